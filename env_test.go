@@ -206,8 +206,7 @@ func TestWithoutALoggerTheDefaultOneIsToldOfAnUnknownVariable(t *testing.T) {
 	slog.SetDefault(logger)
 	t.Cleanup(func() { slog.SetDefault(before) })
 	e2e.Open(t, fencepost.Config{})
-	rt, err := fencepost.Device(3)
-	e2e.Succeed(t, "the device of the process", err)
+	rt := must.Get(fencepost.Device(3))(t)
 	t.Cleanup(func() { _, _ = rt.Close(t.Context()) })
 	if got := text.String(); strings.Count(got, "known name is FENCEPOST_DEVICE") != 2 {
 		t.Errorf("Open and Device warn:\n%s", got)

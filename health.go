@@ -44,7 +44,7 @@ type HealthReport struct {
 // device call.
 func (r *Runtime) HealthReport() HealthReport {
 	h := r.Health()
-	return HealthReport{State: string(h.State), Reason: h.Reason, Reasons: h.Signs, Device: r.device.String(), UUID: r.device.UUID, Stack: r.String(),
+	return HealthReport{State: h.State, Reason: h.Reason, Reasons: h.Signs, Device: r.device.String(), UUID: r.device.UUID, Stack: r.String(),
 		Findings: r.findings.Counts()}
 }
 

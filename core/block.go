@@ -87,7 +87,7 @@ type Request struct {
 	// Stream is where the allocation is ordered: the block may be used on
 	// it at once and on other streams through prepared uses.
 	Stream StreamID
-	// Tag accounts the block; empty means [Untagged], and one of more than
+	// Tag accounts the block; empty means "untagged", and one of more than
 	// 256 bytes is cut.
 	Tag Tag
 	// Claim is the reservation that Requested is drawn from; the zero

@@ -12,8 +12,15 @@ import (
 // Health is how well a runtime is.
 type Health struct {
 	// OK is true while work is admitted: in the states ok and degraded.
-	OK    bool
-	State HealthState
+	OK bool
+	// State is a stable name. The states, each worse than the one before, are
+	//
+	//	ok        work is admitted, and nothing is known that should be looked into
+	//	degraded  work is admitted, and somebody should look into the reasons
+	//	closed    the runtime was closed; every call is refused
+	//	poisoned  the device's context was lost; every call is refused, and only a new
+	//	          process gets the device back. It stays so after Close
+	State string
 	// Reason says in words why the state is not ok.
 	Reason string
 	// Signs are the reasons by name, the gravest first; none if the state is
@@ -88,33 +95,21 @@ func (r *Runtime) report(f Finding) {
 	r.findings(f)
 }
 
-// HealthState is how well a runtime is, a stable name. The states, each worse than the
-// one before, are
-//
-//	ok        work is admitted, and nothing is known that should be looked into
-//	degraded  work is admitted, and somebody should look into the reasons
-//	closed    the runtime was closed; every call is refused
-//	poisoned  the device's context was lost; every call is refused, and only a new
-//	          process gets the device back. It stays so after Close
-type HealthState string
-
-// HealthReason is the stable name of a reason for a state that is not ok. All but the
-// first belong to a runtime that is degraded, and are given by the root package's
-// Runtime; docs/operate.md says when each begins and ends.
-//
-//	sticky_error       the driver returned an error that lost the context
-//	poisoned_blocks    blocks could not be fenced, and can be neither used nor reused
-//	findings           a memory bug was found
-//	ledger_drift       the books and the pool do not agree, or a counter went below zero
-//	refusal_storm      many requests are refused that the budget could grant if others held less
-//	streams_exhausted  every stream is leased and callers wait
-//	guard_gaps         the guard left out checks that it should have made
-//	telemetry_loss     log records, incidents or spans were lost
-type HealthReason string
-
 // HealthSign is one reason as it holds now.
 type HealthSign struct {
-	Reason HealthReason `json:"reason"`
+	// Reason is a stable name. All but the first belong to a runtime that is degraded,
+	// and are given by the root package's Runtime; docs/operate.md says when each begins
+	// and ends.
+	//
+	//	sticky_error       the driver returned an error that lost the context
+	//	poisoned_blocks    blocks could not be fenced, and can be neither used nor reused
+	//	findings           a memory bug was found
+	//	ledger_drift       the books and the pool do not agree, or a counter went below zero
+	//	refusal_storm      many requests are refused that the budget could grant if others held less
+	//	streams_exhausted  every stream is leased and callers wait
+	//	guard_gaps         the guard left out checks that it should have made
+	//	telemetry_loss     log records, incidents or spans were lost
+	Reason string `json:"reason"`
 	// Text says in words what was seen.
 	Text string `json:"text"`
 	// Since is when the reason began to hold.

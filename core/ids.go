@@ -31,17 +31,14 @@ func (s StreamID) String() string {
 // checksum, and it is the same tag in either form.
 type Tag string
 
-// Untagged is the tag of an allocation that named none.
-const Untagged Tag = "untagged"
-
-// OrUntagged returns the tag that memory is accounted under: t, or [Untagged] if
+// OrUntagged returns the tag that memory is accounted under: t, or "untagged" if
 // t is empty, or t cut to 256 bytes as [Tag] says.
 func (t Tag) OrUntagged() Tag {
 	if uint(len(t)-1) < names.Max { // neither empty nor too long, in one comparison
 		return t
 	}
 	if t == "" {
-		return Untagged
+		return names.Untagged
 	}
 	return Tag(names.Bound(string(t)))
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func TestRequestNormalize(t *testing.T) {
@@ -16,12 +17,12 @@ func TestRequestNormalize(t *testing.T) {
 		want    core.Request
 		field   string
 	}{
-		{"defaults", core.Request{Bytes: 1}, core.Request{Bytes: 1, Requested: 1, Align: 256, Tag: core.Untagged}, ""},
+		{"defaults", core.Request{Bytes: 1}, core.Request{Bytes: 1, Requested: 1, Align: 256, Tag: names.Untagged}, ""},
 		{"everything given", full, full, ""},
 		{"requested equals bytes", core.Request{Bytes: 9, Requested: 9, Tag: "t"}, core.Request{Bytes: 9, Requested: 9, Align: 256, Tag: "t"}, ""},
-		{"smallest alignment", core.Request{Bytes: 9, Align: 1}, core.Request{Bytes: 9, Requested: 9, Align: 1, Tag: core.Untagged}, ""},
-		{"largest alignment", core.Request{Bytes: 9, Align: 256}, core.Request{Bytes: 9, Requested: 9, Align: 256, Tag: core.Untagged}, ""},
-		{"largest size", core.Request{Bytes: math.MaxUint64}, core.Request{Bytes: math.MaxUint64, Requested: math.MaxUint64, Align: 256, Tag: core.Untagged}, ""},
+		{"smallest alignment", core.Request{Bytes: 9, Align: 1}, core.Request{Bytes: 9, Requested: 9, Align: 1, Tag: names.Untagged}, ""},
+		{"largest alignment", core.Request{Bytes: 9, Align: 256}, core.Request{Bytes: 9, Requested: 9, Align: 256, Tag: names.Untagged}, ""},
+		{"largest size", core.Request{Bytes: math.MaxUint64}, core.Request{Bytes: math.MaxUint64, Requested: math.MaxUint64, Align: 256, Tag: names.Untagged}, ""},
 		{"zero bytes", core.Request{}, core.Request{}, "Bytes"},
 		{"zero bytes with requested", core.Request{Requested: 5}, core.Request{}, "Bytes"},
 		{"more requested than bytes", core.Request{Bytes: 9, Requested: 10}, core.Request{}, "Requested"},

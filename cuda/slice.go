@@ -24,7 +24,7 @@ type AllocOptions struct {
 	// Stream orders the allocation and the free; the zero value is the
 	// default stream.
 	Stream core.StreamID
-	// Tag accounts the memory; empty means [core.Untagged].
+	// Tag accounts the memory; empty means "untagged".
 	Tag core.Tag
 	// Claim is the reservation to draw from; zero means none.
 	Claim core.ClaimID

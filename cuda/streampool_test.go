@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
@@ -161,7 +162,7 @@ func TestLeasesAreListed(t *testing.T) {
 	b := newBench(t)
 	l := b.Lease(t, "")
 	infos := b.Streams.Leases()
-	if len(infos) != 1 || infos[0].ID != l.ID() || infos[0].Tag != core.Untagged || infos[0].Adopted || len(infos[0].Stack.Lines()) == 0 {
+	if len(infos) != 1 || infos[0].ID != l.ID() || infos[0].Tag != names.Untagged || infos[0].Adopted || len(infos[0].Stack.Lines()) == 0 {
 		t.Errorf("leases: %+v", infos)
 	}
 	if lines := infos[0].Stack.Lines(); !strings.Contains(lines[0], "teststack") {

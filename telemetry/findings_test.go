@@ -59,7 +59,7 @@ func TestFindingsCountByKindAndTag(t *testing.T) {
 	if f.Counts()[names.FindingLeak] != 3 {
 		t.Error("the caller's map is the collection's own")
 	}
-	want := []metrics.TagFindings{{Kind: names.FindingDoubleFree, Tag: core.Untagged, Count: 1}, {Kind: names.FindingLeak, Tag: "a", Count: 2}, {Kind: names.FindingLeak, Tag: "b", Count: 1}}
+	want := []metrics.TagFindings{{Kind: names.FindingDoubleFree, Tag: names.Untagged, Count: 1}, {Kind: names.FindingLeak, Tag: "a", Count: 2}, {Kind: names.FindingLeak, Tag: "b", Count: 1}}
 	if got := f.CountsByTag(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("by tag %v, want %v", got, want)
 	}

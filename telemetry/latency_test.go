@@ -42,8 +42,7 @@ func scrape(t *testing.T, r *telemetry.Resource) []byte {
 	defer server.Close()
 	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))(t)
 	request.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
-	response, err := http.DefaultClient.Do(request)
-	must.Do(t, err)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
 	if contentType := response.Header.Get("Content-Type"); !strings.HasPrefix(contentType, "application/openmetrics-text") {
 		t.Fatalf("the handler answers with %s", contentType)

@@ -56,8 +56,7 @@ func TestALogIsNeverOverwrittenByItsConversion(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	write(t, at("log"), aLog, 0o600)
 	must.Do(t, os.Symlink("log", at("symbolic")), os.Link(at("log"), at("hard")))
-	file, err := os.Open(at("log"))
-	must.Do(t, err)
+	file := must.Get(os.Open(at("log")))(t)
 	defer file.Close()
 	open := fmt.Sprintf("/dev/fd/%d", file.Fd())
 	for _, names := range [][2]string{{at("log"), at("log")}, {at("log"), at("symbolic")}, {at("symbolic"), at("log")}, {at("log"), at("hard")}, {at("hard"), at("symbolic")}, {open, at("log")}} {
@@ -70,8 +69,7 @@ func TestALogIsNeverOverwrittenByItsConversion(t *testing.T) {
 			mustHave(t, what, dir, "log", "symbolic", "hard")
 		}
 	}
-	appending, err := os.OpenFile(at("log"), os.O_WRONLY|os.O_APPEND, 0)
-	must.Do(t, err)
+	appending := must.Get(os.OpenFile(at("log"), os.O_WRONLY|os.O_APPEND, 0))(t)
 	defer appending.Close()
 	stdout := os.Stdout
 	os.Stdout = appending

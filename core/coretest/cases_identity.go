@@ -41,7 +41,7 @@ func (t *trial) carriesRequest() {
 
 	plain, err := t.allocate(core.Request{Bytes: 100, Stream: stream})
 	t.succeed(err, "allocate without options")
-	t.check(plain.Tag == core.Untagged, "an empty tag became %q", plain.Tag)
+	t.check(plain.Tag == names.Untagged, "an empty tag became %q", plain.Tag)
 	t.check(plain.Requested == 100 && plain.Align >= core.DefaultAlign, "defaults are %d requested, aligned to %d", plain.Requested, plain.Align)
 	t.free(plain)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -30,7 +31,7 @@ var mutants = []struct {
 	{"long tags are kept whole", "names that are too long are cut alike", mutate(func(m *mutant) {
 		m.allocate = func(ctx context.Context, r core.Request) (core.Block, error) {
 			b, err := m.Fake.Allocate(ctx, r)
-			if b.Tag != core.Untagged {
+			if b.Tag != names.Untagged {
 				b.Tag = r.Tag
 			}
 			return b, err

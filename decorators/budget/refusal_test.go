@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -28,7 +29,7 @@ func TestARefusalExplainsItself(t *testing.T) {
 			{Tag: "index", State: core.Live, Bytes: 30, Blocks: 2},
 			{Tag: "sort", State: core.Retired, Bytes: 30, Blocks: 1},
 			{Tag: "request", State: core.Claimed, Bytes: 10, Blocks: 1},
-			{Tag: core.Untagged, State: core.Live, Bytes: 8, Blocks: 1},
+			{Tag: names.Untagged, State: core.Live, Bytes: 8, Blocks: 1},
 			{Tag: "index", State: core.Quarantined, Bytes: 5, Blocks: 1},
 		}}
 	if e.Requested != want.Requested || e.Error() != want.Error() || !slices.Equal(e.Holders, want.Holders) {
@@ -57,7 +58,7 @@ func TestARefusalExplainsItself(t *testing.T) {
 	if !errors.Is(allocated, core.ErrOutOfBudget) || !errors.Is(reserved, core.ErrOutOfBudget) || events.events[1].Span != span || events.events[2].Span != span {
 		t.Errorf("%v, %v, events %+v", allocated, reserved, events.events[1:])
 	}
-	if h := r.Holders(); len(h) != 4 || h[2].Tag != core.Untagged || h[3] != (core.Holder{Tag: "index", State: core.Quarantined, Bytes: 5, Blocks: 1}) {
+	if h := r.Holders(); len(h) != 4 || h[2].Tag != names.Untagged || h[3] != (core.Holder{Tag: "index", State: core.Quarantined, Bytes: 5, Blocks: 1}) {
 		t.Errorf("all holders: %v", h)
 	}
 }
@@ -67,8 +68,7 @@ func TestARefusalExplainsItself(t *testing.T) {
 func TestARefusalNamesThoseWhoReserved(t *testing.T) {
 	r := newBudget(t, newDevice(), Config{Limit: 1000})
 	reserve := func(bytes uint64, tag core.Tag) core.ClaimID {
-		c, err := r.Reserve(t.Context(), bytes, tag)
-		must.Do(t, err)
+		c := must.Get(r.Reserve(t.Context(), bytes, tag))(t)
 		return c.ID
 	}
 	sort := reserve(500, "sort")
@@ -81,7 +81,7 @@ func TestARefusalNamesThoseWhoReserved(t *testing.T) {
 	want := []core.Holder{
 		{Tag: "sort", State: core.Claimed, Bytes: 600, Blocks: 2},
 		{Tag: "sort", State: core.Live, Bytes: 100, Blocks: 1},
-		{Tag: core.Untagged, State: core.Claimed, Bytes: 50, Blocks: 1},
+		{Tag: names.Untagged, State: core.Claimed, Bytes: 50, Blocks: 1},
 		{Tag: "drawn", State: core.Live, Bytes: 30, Blocks: 1},
 	}
 	if e := refused(t, r, core.Request{Bytes: 300, Stream: 1}); !slices.Equal(e.Holders, want) || e.Claimed != 650 || e.Live != 130 {
@@ -172,7 +172,7 @@ func TestAReapHelpsAReservation(t *testing.T) {
 	if _, err := r.Reserve(context.Background(), 90, ""); !errors.Is(err, core.ErrOutOfBudget) {
 		t.Fatalf("got %v", err)
 	}
-	if len(events.events) != 1 || events.events[0].Tag != core.Untagged || events.events[0].Bytes != 90 {
+	if len(events.events) != 1 || events.events[0].Tag != names.Untagged || events.events[0].Bytes != 90 {
 		t.Errorf("events %+v", events.events)
 	}
 	d.onReap = func() { d.pass(1, 1) }

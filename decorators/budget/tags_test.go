@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -34,7 +35,7 @@ func TestTagsInUseAreToldOnceInARound(t *testing.T) {
 		pair("a")
 	}
 	pair("")
-	if want := []core.Tag{"a", "b", core.Untagged}; !slices.Equal(told, want) {
+	if want := []core.Tag{"a", "b", names.Untagged}; !slices.Equal(told, want) {
 		t.Errorf("told of %v, want %v", told, want)
 	}
 	told = nil

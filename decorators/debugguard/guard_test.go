@@ -256,12 +256,9 @@ func TestTheThrottleHoldsUnderConcurrentUse(t *testing.T) {
 // nothing else known, is forgotten all the same: its intent is somebody else's soon.
 func TestALaunchThatEndsWhenTheGuardIsOffIsForgotten(t *testing.T) {
 	ctx, fake := context.Background(), coretest.NewFake(0)
-	unknown, err := fake.Allocate(ctx, core.Request{Bytes: 512, Stream: 1})
-	must.Do(t, err)
-	r, err := New(fake, Config{Mode: Hunt, Advanced: Advanced{Hunt: HuntConfig{Bisect: true}}})
-	must.Do(t, err)
-	ticket, err := r.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: "last", Uses: []core.Use{{Block: unknown.ID, Access: core.Write}}})
-	must.Do(t, err)
+	unknown := must.Get(fake.Allocate(ctx, core.Request{Bytes: 512, Stream: 1}))(t)
+	r := must.Get(New(fake, Config{Mode: Hunt, Advanced: Advanced{Hunt: HuntConfig{Bisect: true}}}))(t)
+	ticket := must.Get(r.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: "last", Uses: []core.Use{{Block: unknown.ID, Access: core.Write}}}))(t)
 	must.Do(t, r.SetMode(ctx, Off), r.FinishUse(ctx, ticket))
 	if o := r.launches.shard(1).open; o != nil {
 		t.Errorf("a launch is kept of none: %+v", o.name)

@@ -85,8 +85,7 @@ func churn(b *bench, seed, rounds int) {
 func TestHammer(t *testing.T) {
 	for _, s := range []string{"ledger", "hunt", "hunt:bisect+delay"} {
 		t.Run(s, func(t *testing.T) {
-			setting, err := debugguard.ParseMode(s)
-			must.Do(t, err)
+			setting := must.Get(debugguard.ParseMode(s))(t)
 			b := newBench(t, setting.Mode, func(c *debugguard.Config) { c.QuarantineBytes, c.Advanced.Tombstones = 32<<10, 32 })
 			must.Do(t, b.guard.Apply(ctx, setting))
 			var stop atomic.Bool

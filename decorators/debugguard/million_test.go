@@ -88,8 +88,7 @@ func heapOf(t *testing.T, streams int, indexed bool) uint64 {
 
 func launchNamed(t *testing.T, r core.Resource, name string, uses []core.Use) {
 	t.Helper()
-	ticket, err := r.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: name, Uses: uses})
-	must.Do(t, err)
+	ticket := must.Get(r.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: name, Uses: uses}))(t)
 	must.Do(t, r.FinishUse(context.Background(), ticket))
 }
 

@@ -85,8 +85,7 @@ func (m *declarations) allocate(rt *rapid.T) {
 func (m *declarations) write(rt *rapid.T) {
 	b := m.pick(rt, true)
 	access := rapid.SampledFrom([]core.Access{core.Write, core.ReadWrite}).Draw(rt, "access")
-	t, err := m.guard.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: m.name(), Uses: using(access, b.Block)})
-	must.Do(rt, err)
+	t := must.Get(m.guard.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: m.name(), Uses: using(access, b.Block)}))(rt)
 	if rapid.Bool().Draw(rt, "abort") {
 		must.Do(rt, m.guard.AbortUse(ctx, t))
 	} else {

@@ -164,7 +164,7 @@ func TestATagIsSampledAtARateOfItsOwn(t *testing.T) {
 	}
 	b.guard.SampleTag("never", 0)
 	b.guard.SampleTag("", 0)
-	if n, un, other := guarded("never"), guarded(core.Untagged), guarded("other"); n != 0 || un != 0 || other != 10 {
+	if n, un, other := guarded("never"), guarded(names.Untagged), guarded("other"); n != 0 || un != 0 || other != 10 {
 		t.Errorf("%d of a tag never sampled, %d untagged, %d of another", n, un, other)
 	}
 	b.guard.HuntTags("never")

@@ -61,8 +61,7 @@ func (n *noop) Unwrap() core.Resource                   { return nil }
 
 // pair is one allocation and its free.
 func pair(b testing.TB, r core.Resource) {
-	block, err := r.Allocate(context.Background(), core.Request{Bytes: 64, Tag: "bench"})
-	must.Do(b, err)
+	block := must.Get(r.Allocate(context.Background(), core.Request{Bytes: 64, Tag: "bench"}))(b)
 	must.Get(r.Deallocate(context.Background(), block.ID))(b)
 }
 
@@ -147,8 +146,7 @@ func BenchmarkUse(b *testing.B) {
 }
 
 func launch(b testing.TB, r core.Resource, uses []core.Use) {
-	t, err := r.PrepareUse(context.Background(), core.UseRequest{Stream: 1, Launch: "sort", Uses: uses})
-	must.Do(b, err)
+	t := must.Get(r.PrepareUse(context.Background(), core.UseRequest{Stream: 1, Launch: "sort", Uses: uses}))(b)
 	must.Do(b, r.FinishUse(context.Background(), t))
 }
 

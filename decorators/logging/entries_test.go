@@ -22,11 +22,9 @@ func (*kept) Dropped() uint64             { return 0 }
 
 func TestARingAndAWriterTellTheSameTime(t *testing.T) {
 	ring, writer := NewRing(8), &kept{}
-	log, err := New(coretest.NewFake(0), Config{Level: Uses, Sinks: []Sink{ring, writer}})
-	must.Do(t, err)
+	log := must.Get(New(coretest.NewFake(0), Config{Level: Uses, Sinks: []Sink{ring, writer}}))(t)
 	before := time.Now()
-	block, err := log.Allocate(ctx, core.Request{Bytes: 8})
-	must.Do(t, err)
+	block := must.Get(log.Allocate(ctx, core.Request{Bytes: 8}))(t)
 	must.Get(log.Deallocate(ctx, block.ID))(t)
 	log.Emit(context.Background(), oplog.Event{Op: oplog.OpRefusal, Time: before})
 	got := ring.Snapshot()
@@ -69,8 +67,7 @@ func TestARingAndAWriterTellTheSame(t *testing.T) {
 		var events [2]oplog.Event
 		rings := [2]*Ring{NewRing(1), NewRing(1)}
 		for i, sinks := range [][]Sink{{rings[0]}, {rings[1], &kept{}}} {
-			log, err := New(other{coretest.NewFake(2), c.change}, Config{Sinks: sinks})
-			must.Do(t, err)
+			log := must.Get(New(other{coretest.NewFake(2), c.change}, Config{Sinks: sinks}))(t)
 			log.clock = testClock(new(atomic.Int64))
 			must.Get(log.Allocate(c.ctx, core.Request{Bytes: 8, Stream: 7, Tag: "tables"}))(t)
 			events[i] = rings[i].Events()[0]

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -32,7 +33,7 @@ func goldenRecords() []Record {
 	span := core.SpanRef{TraceID: [16]byte{0x4b, 0xf9, 15: 0x36}, SpanID: [8]byte{0x00, 0xf0, 7: 0xb7}}
 	events := []oplog.Event{
 		{Op: oplog.OpAllocate, Layer: "logging", Time: at(4 * time.Microsecond), Duration: 575, Ordinal: 1, Stream: 7, Block: block, Tag: "sort.keys", Requested: 1000, Bytes: 1512},
-		{Op: oplog.OpAllocate, Layer: "logging", Time: at(time.Second), Duration: 1200, Ordinal: 1, Stream: 12, Tag: core.Untagged, Requested: 1 << 40, Bytes: 1 << 40, Err: oom},
+		{Op: oplog.OpAllocate, Layer: "logging", Time: at(time.Second), Duration: 1200, Ordinal: 1, Stream: 12, Tag: names.Untagged, Requested: 1 << 40, Bytes: 1 << 40, Err: oom},
 		{Op: oplog.OpRefusal, Layer: "budget", Time: at(2 * time.Second), Duration: 90, Ordinal: 1, Stream: 7, Tag: "join", Requested: 64, Bytes: 64, Relieved: true, Span: span,
 			Err: &core.OutOfBudgetError{Requested: 64, Limit: 32, Remaining: 2, Live: 30, Tag: "join"}},
 		{Op: oplog.OpRefusal, Layer: "debugguard", Time: at(2 * time.Second), Ordinal: 1, Tag: "join", Requested: 64, Bytes: 64, Span: span, Alone: true,
@@ -82,8 +83,7 @@ func compare(t *testing.T, path string, got []byte) {
 	if *update {
 		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
-	want, err := os.ReadFile(path)
-	must.Do(t, err)
+	want := must.Get(os.ReadFile(path))(t)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs (rewrite it with -update):\n%s", path, got)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -27,7 +28,7 @@ func TestFailedAllocationIsLoggedWithWhatWasAskedFor(t *testing.T) {
 	if _, err := b.log.Allocate(ctx, core.Request{Bytes: 96}); !errors.Is(err, errBad) {
 		t.Fatalf("got %v", err)
 	}
-	b.want(oplog.Event{Op: oplog.OpAllocate, Tag: core.Untagged, Requested: 96, Bytes: 96, Err: errBad})
+	b.want(oplog.Event{Op: oplog.OpAllocate, Tag: names.Untagged, Requested: 96, Bytes: 96, Err: errBad})
 }
 
 func TestDeallocationIsLoggedWithItsBlock(t *testing.T) {
@@ -139,8 +140,7 @@ func TestAnOperationReadsTheClockTwiceOrNever(t *testing.T) {
 	if n := b.readings.Swap(0); n != 2 {
 		t.Errorf("allocate read the clock %d times", n)
 	}
-	ticket, err := b.log.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}})
-	must.Do(t, err)
+	ticket := must.Get(b.log.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}}))(t)
 	must.Do(t, b.log.FinishUse(ctx, ticket))
 	b.log.Stats()
 	if n := b.readings.Swap(0); n != 0 {

@@ -77,7 +77,7 @@ func exhaust(t *testing.T, b proof.Bound, cfg proof.Config, floor amount) proof.
 	t.Helper()
 	start := time.Now()
 	cfg.Streams = b.Streams
-	total, err := proof.ExhaustWith(b, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return proof.NewRunner(cfg) })
+	total, err := proof.Exhaust(b, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return proof.NewRunner(cfg) })
 	if err != nil {
 		t.Fatalf("bound %v, %v:\n%v", b, cfg.Over, err)
 	}
@@ -95,7 +95,7 @@ func exhaustGivenUp(t *testing.T, b program.Bounds, over proof.Memory, floor amo
 			return true
 		}
 		got.programs++
-		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
+		proof.Explorer{Goroutines: 2}.Each(p, func(s proof.Schedule) bool {
 			got.schedules++
 			of, err := proof.CheckOnce(proof.Config{Streams: b.Streams, Over: over}, p, s)
 			if err != nil {

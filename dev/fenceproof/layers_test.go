@@ -82,7 +82,7 @@ func TestEveryStackGivesTheSameFences(t *testing.T) {
 		if programs++; len(p) == bound.Ops && programs%skipped != 0 {
 			return true
 		}
-		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
+		proof.Explorer{Goroutines: 2}.Each(p, func(s proof.Schedule) bool {
 			want, err := bare.Check(p, s)
 			must.Do(t, err)
 			history := bare.History().String()
@@ -108,8 +108,7 @@ const skipped = 8
 
 func openLayers(t *testing.T, layers ...core.Layer) *proof.Runner {
 	t.Helper()
-	r, err := proof.NewRunner(proof.Config{Streams: 3, Layers: layers})
-	must.Do(t, err)
+	r := must.Get(proof.NewRunner(proof.Config{Streams: 3, Layers: layers}))(t)
 	t.Cleanup(func() {
 		expect.Success(t, r.Close())
 	})

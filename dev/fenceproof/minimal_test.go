@@ -30,7 +30,7 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 	must.Do(t, err)
 	dropped, silent := 0, 0
 	b.Each(1, func(p program.Program) bool {
-		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
+		proof.Explorer{Goroutines: 2}.Each(p, func(s proof.Schedule) bool {
 			v, err := r.Check(p, s)
 			must.Do(t, err)
 			for k := 1; k <= v.Waits; k++ {

@@ -11,13 +11,10 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
-// poolSizes are half a page, a page and two, of the three that the pool may have.
-var poolSizes = []uint8{proof.PoolUnits / 2, proof.PoolUnits, 2 * proof.PoolUnits}
-
 // poolBound has programs about memory: each launch writes one block.
 func poolBound(ops, goroutines int) proof.Bound {
 	return proof.Bound{Bounds: program.Bounds{Streams: 2, Blocks: 4, Ops: ops, Kinds: []program.Kind{program.Launch, program.Free, program.Reap},
-		Sizes: poolSizes, Single: true}, From: 1, Goroutines: goroutines}
+		Sizes: proof.PoolSizes, Single: true}, From: 1, Goroutines: goroutines}
 }
 
 // poolEveryKind has a third stream, and all that a caller does with a block.
@@ -73,7 +70,7 @@ func TestPoolKeepsTheOrder(t *testing.T) {
 // TestGivenUpStreamsKeepTheirOrderOverThePool runs all programs in which an adopted stream that may
 // have memory is given up: its blocks are freed elsewhere then, and others get the memory from there.
 func TestGivenUpStreamsKeepTheirOrderOverThePool(t *testing.T) {
-	b := program.Bounds{Streams: 2, Blocks: 3, Ops: 5, Kinds: []program.Kind{program.Launch, program.Free, program.GiveUp, program.Reap}, Sizes: poolSizes[1:], Single: true}
+	b := program.Bounds{Streams: 2, Blocks: 3, Ops: 5, Kinds: []program.Kind{program.Launch, program.Free, program.GiveUp, program.Reap}, Sizes: proof.PoolSizes[1:], Single: true}
 	want, floor := amount{11_926, 39_282}, proof.Moves{Reuses: 480, Splits: 120, Takeovers: 90, Steals: 300, Remaps: 10, Growths: 39_000, Refusals: 6000}
 	if testing.Short() || raceDetector {
 		b.Ops, want, floor = 4, amount{736, 1222}, proof.Moves{Reuses: 14, Splits: 3, Takeovers: 3, Steals: 9, Growths: 1200, Refusals: 130}
@@ -102,7 +99,7 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 	case testing.Short():
 		programs /= 5
 	}
-	b := program.Bounds{Streams: 3, Blocks: 12, Ops: 20, Kinds: append([]program.Kind{program.Reap}, everyKind...), Sizes: poolSizes}
+	b := program.Bounds{Streams: 3, Blocks: 12, Ops: 20, Kinds: append([]program.Kind{program.Reap}, everyKind...), Sizes: proof.PoolSizes}
 	runners := make([]*proof.Runner, len(proof.OwnPools))
 	for i, over := range proof.OwnPools {
 		var err error
@@ -112,8 +109,8 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 	}
 	var total proof.Total
 	for i := range programs {
-		p := program.Random(rng, b)
-		s := proof.RandomSchedule(rng, p, 1+rng.IntN(3))
+		p := program.Draw(b, rng.IntN)
+		s := proof.DrawSchedule(p, 1+rng.IntN(3), rng.IntN)
 		r := runners[i%4/3] // every fourth by the ordinary way
 		v, err := r.Check(p, s)
 		if err != nil {

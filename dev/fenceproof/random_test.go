@@ -28,26 +28,32 @@ func openRunner(t testing.TB, streams int) *proof.Runner {
 
 // TestRandomProgramsKeepTheirOrder runs larger programs than the exhaustive
 // test can, under random schedules. What fails is made smaller by rapid.
-func TestRandomProgramsKeepTheirOrder(t *testing.T) {
-	waits, excused := 0, 0
-	rapid.Check(t, func(rt *rapid.T) {
-		draw := func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "choice") }
-		bound := large
-		if draw(3) == 2 {
-			bound.Kinds = append([]program.Kind{program.GiveUp}, large.Kinds...)
-		}
-		bound.Ops = 1 + draw(large.Ops)
-		p := program.Draw(bound, draw)
-		s := proof.DrawSchedule(p, 1+draw(4), draw)
-		r, err := proof.NewRunner(proof.Config{Streams: bound.Streams}) // what failed before must not matter
-		must.Do(rt, err)
-		v, err := r.Check(p, s)
-		must.Do(rt, err)
-		must.Do(rt, r.Close())
-		waits += v.Waits
-		excused += v.Excused
-	})
-	t.Logf("%d waits, %d orders and waits excused", waits, excused)
+func TestRandomProgramsKeepTheirOrder(t *testing.T) { rapid.Check(t, keepsOrder) }
+
+// FuzzFences is the same with the choices that the fuzzer's bytes stand for.
+func FuzzFences(f *testing.F) {
+	rng := rand.NewChaCha8([32]byte{1})
+	for range 20 {
+		choices := make([]byte, 1<<16)
+		_, _ = rng.Read(choices)
+		f.Add(choices)
+	}
+	f.Fuzz(rapid.MakeFuzz(keepsOrder))
+}
+
+// keepsOrder draws a program and a schedule, and demands that nothing is wrong.
+func keepsOrder(t *rapid.T) {
+	draw := func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "choice") }
+	bound := large
+	if draw(3) == 2 {
+		bound.Kinds = append([]program.Kind{program.GiveUp}, large.Kinds...)
+	}
+	bound.Ops = 1 + draw(large.Ops)
+	p := program.Draw(bound, draw)
+	s := proof.DrawSchedule(p, 1+draw(4), draw)
+	if _, err := proof.CheckOnce(proof.Config{Streams: bound.Streams}, p, s); err != nil { // what failed before must not matter
+		t.Fatal(err)
+	}
 }
 
 // TestLargeProgramsKeepTheirOrder is the same with programs that are dense.
@@ -75,8 +81,8 @@ func tryRandomly(t *testing.T, bound program.Bounds, programs int) {
 		programs /= 5
 	}
 	for range programs {
-		p := program.Random(rng, bound)
-		s := proof.RandomSchedule(rng, p, 1+rng.IntN(4))
+		p := program.Draw(bound, rng.IntN)
+		s := proof.DrawSchedule(p, 1+rng.IntN(4), rng.IntN)
 		v := must.Get(r.Check(p, s))(t)
 		total.Programs++
 		total.Count(v)

@@ -52,7 +52,7 @@ func TestEveryStepMakesTheWaitsThatItMust(t *testing.T) {
 	first, end := bounds()
 	for _, g := range floors[first:end] {
 		start := time.Now()
-		got, err := ExhaustWith(g.Bound, runtime.GOMAXPROCS(0), func() (Checker, error) { return NewEngineRunner(g.Streams), nil })
+		got, err := Exhaust(g.Bound, runtime.GOMAXPROCS(0), func() (Checker, error) { return NewEngineRunner(g.Streams), nil })
 		if err != nil {
 			t.Fatalf("bound %v:\n%v", g.Bound, err)
 		}

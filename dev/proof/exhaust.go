@@ -119,7 +119,7 @@ func CheckOnce(cfg Config, p program.Program, s Schedule) (Moves, error) {
 func (r *Runner) CheckAll(p program.Program, goroutines int, total *Total) (err error) {
 	total.Programs++
 	r.moves = Moves{}
-	EachSchedule(p, goroutines, func(s Schedule) bool {
+	Explorer{Goroutines: goroutines}.Each(p, func(s Schedule) bool {
 		var v oracle.Verdict
 		v, err = r.Check(p, s)
 		total.Count(v)
@@ -140,17 +140,12 @@ type Checker interface {
 	Close() error
 }
 
-// Exhaust runs every program of the bound under every schedule, on so many
-// threads, and stops at the first failure.
-func Exhaust(b Bound, workers int) (Total, error) {
-	return ExhaustWith(b, workers, func() (Checker, error) { return NewRunner(Config{Streams: b.Streams}) })
-}
-
 // row is how many programs in a row one thread checks: it makes all and leaves out what is others'.
 const row = 64
 
-// ExhaustWith is Exhaust with checkers of the caller's, one for each thread.
-func ExhaustWith(b Bound, workers int, checker func() (Checker, error)) (Total, error) {
+// Exhaust runs every program of the bound under every schedule, on so many threads with a checker for
+// each, and stops at the first failure.
+func Exhaust(b Bound, workers int, checker func() (Checker, error)) (Total, error) {
 	var (
 		failed  atomic.Bool
 		wg      sync.WaitGroup

@@ -17,6 +17,9 @@ const (
 	PoolPages = 3
 )
 
+// PoolSizes are those of blocks from the pool, in units: half a page, one and two.
+var PoolSizes = []uint8{PoolUnits / 2, PoolUnits, 2 * PoolUnits}
+
 // hosted is a pool of the runtime's own: the device sees neither its allocations nor its
 // frees, so the runner puts them into the history.
 type hosted struct {

@@ -133,11 +133,6 @@ func (e Explorer) Each(p program.Program, yield func(Schedule) bool) {
 	newScheduler(e, p, yield).explore(moment{}, sleepers{})
 }
 
-// EachSchedule explores the schedules of p for so many host goroutines.
-func EachSchedule(p program.Program, goroutines int, yield func(Schedule) bool) {
-	Explorer{Goroutines: goroutines}.Each(p, yield)
-}
-
 func newScheduler(e Explorer, p program.Program, yield func(Schedule) bool) *scheduler {
 	s := &scheduler{Explorer: e, program: p, yield: yield}
 	for _, o := range p {
@@ -184,4 +179,22 @@ func (s *scheduler) still(asleep *sleepers, touches footprint) (rest sleepers) {
 		}
 	}
 	return rest
+}
+
+// DrawSchedule draws one interleaving of p's steps for so many host goroutines, by numbers below n that draw
+// makes.
+func DrawSchedule(p program.Program, goroutines int, draw func(n int) int) Schedule {
+	s := newScheduler(Explorer{Goroutines: goroutines}, p, nil)
+	var m moment
+	var buffer [maxOpen + 1]Step
+	for m.next < len(p) || m.n > 0 {
+		if s.refusal(&m) {
+			s.steps = append(s.steps, Step{uint8(m.next), Refused})
+		}
+		enabled := s.enabled(&m, buffer[:0])
+		step := enabled[draw(len(enabled))]
+		s.steps = append(s.steps, step)
+		m = s.after(m, step)
+	}
+	return s.steps
 }

@@ -63,8 +63,7 @@ func losesNothing(t *testing.T, p program.Program, of Explorer, run func(Schedul
 }
 
 func TestNoInterleavingLeadsElsewhere(t *testing.T) {
-	r, err := NewRunner(Config{Streams: 3})
-	must.Do(t, err)
+	r := must.Get(NewRunner(Config{Streams: 3}))(t)
 	schedules, interleavings := 0, 0
 	for _, b := range []Bound{
 		{Bounds: program.Bounds{Streams: 3, Blocks: 2, Ops: 4, Kinds: everyKind}, Goroutines: 2},

@@ -68,7 +68,7 @@ func AskAt(handler http.Handler, method, contentType, body string, change func(*
 }
 
 // Becomes waits until the health is in a state for these reasons.
-func Becomes(t *testing.T, rt *fencepost.Runtime, state core.HealthState, reasons ...core.HealthReason) core.Health {
+func Becomes(t *testing.T, rt *fencepost.Runtime, state string, reasons ...string) core.Health {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		h := rt.Health()
@@ -82,7 +82,7 @@ func Becomes(t *testing.T, rt *fencepost.Runtime, state core.HealthState, reason
 }
 
 // ReasonsOf are the reasons of a state of health.
-func ReasonsOf(h core.Health) (reasons []core.HealthReason) {
+func ReasonsOf(h core.Health) (reasons []string) {
 	for _, s := range h.Signs {
 		reasons = append(reasons, s.Reason)
 	}

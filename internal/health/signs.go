@@ -41,7 +41,7 @@ type Rules struct {
 	// driftFrom and waitFrom are since when there is one; zero if there is
 	// none.
 	driftFrom, waitFrom time.Time
-	reasons             map[core.HealthReason]*observed
+	reasons             map[string]*observed
 }
 
 // observed is a reason that was seen; count is how many events it had since it began.
@@ -54,7 +54,7 @@ type observed struct {
 // NewRules returns rules by which a reason holds for that time after it was last
 // seen.
 func NewRules(hold time.Duration) *Rules {
-	return &Rules{hold: hold, reasons: map[core.HealthReason]*observed{}}
+	return &Rules{hold: hold, reasons: map[string]*observed{}}
 }
 
 // Look takes a reading and returns the reasons that hold, gravest first.
@@ -68,7 +68,7 @@ func (r *Rules) Look(now Reading, at time.Time) []core.HealthSign {
 
 func (r *Rules) lookAtCounts(now Reading, at time.Time) {
 	for _, c := range []struct {
-		reason    core.HealthReason
+		reason    string
 		was, is   uint64
 		applies   bool
 		one, many string
@@ -120,7 +120,7 @@ func (r *Rules) lookAtRefusals(now Reading, at time.Time) {
 	}
 }
 
-func (r *Rules) seen(reason core.HealthReason, at time.Time) *observed {
+func (r *Rules) seen(reason string, at time.Time) *observed {
 	o := r.reasons[reason]
 	if o == nil {
 		o = &observed{sign: core.HealthSign{Reason: reason, Since: at}}
@@ -139,7 +139,7 @@ func (r *Rules) holding(at time.Time) []core.HealthSign {
 		}
 		signs = append(signs, o.sign)
 	}
-	gravity := func(s core.HealthSign) int { return slices.Index(names.HealthReasons[:], string(s.Reason)) }
+	gravity := func(s core.HealthSign) int { return slices.Index(names.HealthReasons[:], s.Reason) }
 	slices.SortFunc(signs, func(a, b core.HealthSign) int { return gravity(a) - gravity(b) })
 	return signs
 }

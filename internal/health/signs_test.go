@@ -28,7 +28,7 @@ func watch(t *testing.T) *watched {
 
 // pass lets a time pass, with a look each second, and returns the reasons seen
 // at its end.
-func (w *watched) pass(d time.Duration) (reasons []core.HealthReason) {
+func (w *watched) pass(d time.Duration) (reasons []string) {
 	for end := w.at.Add(d); w.at.Before(end); {
 		w.at = w.at.Add(time.Second)
 		reasons = nil
@@ -39,7 +39,7 @@ func (w *watched) pass(d time.Duration) (reasons []core.HealthReason) {
 	return reasons
 }
 
-func (w *watched) want(got []core.HealthReason, want ...core.HealthReason) {
+func (w *watched) want(got []string, want ...string) {
 	w.t.Helper()
 	if !slices.Equal(got, want) {
 		w.t.Errorf("the reasons are %v, want %v", got, want)
@@ -48,7 +48,7 @@ func (w *watched) want(got []core.HealthReason, want ...core.HealthReason) {
 
 // Whatever is seen once holds for the hold and a look, and no longer.
 func TestAReasonHoldsForItsTimeAfterItWasLastSeen(t *testing.T) {
-	for reason, cause := range map[core.HealthReason]func(*Reading){
+	for reason, cause := range map[string]func(*Reading){
 		names.HealthFindings:      func(r *Reading) { r.Findings++ },
 		names.HealthGuardGaps:     func(r *Reading) { r.Unguarded++; r.Guarding = true },
 		names.HealthTelemetryLoss: func(r *Reading) { r.Lost++ },
@@ -91,7 +91,7 @@ func TestHealthDoesNotFlap(t *testing.T) {
 }
 
 func TestLevelsMustLast(t *testing.T) {
-	for reason, c := range map[core.HealthReason]struct {
+	for reason, c := range map[string]struct {
 		set   func(*Reading, bool)
 		lasts time.Duration
 	}{
@@ -171,12 +171,12 @@ func TestEveryReasonIsKnown(t *testing.T) {
 	w := watch(t)
 	w.pass(time.Second)
 	w.now = Reading{Findings: 1, Requests: 10, Refusals: 10, Underflows: 1, Unguarded: 1, Lost: 1, Poisoned: 1, Drift: 1, Waiting: 1, Guarding: true}
-	got := append([]core.HealthReason{names.HealthStickyError}, w.pass(2*driftTime)...)
-	if want := names.HealthReasons[:]; !slices.EqualFunc(got, want, func(r core.HealthReason, name string) bool { return string(r) == name }) {
+	got := append([]string{names.HealthStickyError}, w.pass(2*driftTime)...)
+	if want := names.HealthReasons[:]; !slices.Equal(got, want) {
 		t.Errorf("the reasons are %v, want %v", got, want)
 	}
 	for _, reason := range got {
-		if strings.ToLower(string(reason)) != string(reason) || strings.ContainsAny(string(reason), " -") {
+		if strings.ToLower(reason) != reason || strings.ContainsAny(reason, " -") {
 			t.Errorf("%q is no label", reason)
 		}
 	}

@@ -78,7 +78,7 @@ func (w *Watch) Health() core.Health {
 func textOf(signs []core.HealthSign) string {
 	texts := make([]string, len(signs))
 	for i, s := range signs {
-		texts[i] = string(s.Reason) + ": " + s.Text
+		texts[i] = s.Reason + ": " + s.Text
 	}
 	return strings.Join(texts, "; ")
 }
@@ -150,11 +150,11 @@ func differs(a, b core.Health) bool {
 	return a.State != b.State || !slices.EqualFunc(a.Signs, b.Signs, func(x, y core.HealthSign) bool { return x.Reason == y.Reason })
 }
 
-func has(h core.Health, reason core.HealthReason) bool {
+func has(h core.Health, reason string) bool {
 	return slices.ContainsFunc(h.Signs, func(s core.HealthSign) bool { return s.Reason == reason })
 }
 
-var levels = map[core.HealthState]slog.Level{
+var levels = map[string]slog.Level{
 	names.HealthOK: slog.LevelInfo, names.HealthDegraded: slog.LevelWarn, names.HealthClosed: slog.LevelInfo, names.HealthPoisoned: slog.LevelError,
 }
 
@@ -162,10 +162,10 @@ func (w *Watch) tell(h core.Health) {
 	if w.cfg.Logger != nil {
 		reasons := make([]string, len(h.Signs))
 		for i, s := range h.Signs {
-			reasons[i] = string(s.Reason)
+			reasons[i] = s.Reason
 		}
-		w.cfg.Logger.LogAttrs(context.Background(), levels[h.State], "gpu memory health: "+string(h.State),
-			slog.String("state", string(h.State)), slog.Any("reasons", reasons), slog.String("reason", h.Reason))
+		w.cfg.Logger.LogAttrs(context.Background(), levels[h.State], "gpu memory health: "+h.State,
+			slog.String("state", h.State), slog.Any("reasons", reasons), slog.String("reason", h.Reason))
 	}
 	if w.cfg.OnHealth != nil {
 		w.cfg.OnHealth(h)

@@ -7,6 +7,9 @@ import (
 	"unicode/utf8"
 )
 
+// Untagged is the tag of an allocation that named none, a value of core.Tag.
+const Untagged = "untagged"
+
 // Max is how many bytes of a name are kept: of a tag, of a launch's name and
 // of whatever else a caller names. Names reach every log record, span and
 // metric, so one of any length would make them unreadable.

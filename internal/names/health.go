@@ -1,6 +1,6 @@
 package names
 
-// The states of health, values of core.HealthState, whose comment says what each means.
+// The states of health, core.Health.State, whose comment says what each means.
 const (
 	HealthOK       = "ok"
 	HealthDegraded = "degraded"
@@ -11,8 +11,8 @@ const (
 // HealthStates are all of them, each worse than the one before.
 var HealthStates = [...]string{HealthOK, HealthDegraded, HealthClosed, HealthPoisoned}
 
-// The reasons for a state that is not ok, values of core.HealthReason, whose comment
-// says what each means.
+// The reasons for a state that is not ok, core.HealthSign.Reason, whose
+// comment says what each means.
 const (
 	HealthStickyError      = "sticky_error"
 	HealthFindings         = "findings"

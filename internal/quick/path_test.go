@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -93,7 +94,7 @@ func TestAnOperationIsServedUnderTheLaneOfItsStream(t *testing.T) {
 		t.Fatalf("%+v, %v, served %d", block, ok, len(b.served))
 	}
 	o := b.served[0]
-	if o.Lane != &b.lane || o.Request.Requested != 100 || o.Request.Align != core.DefaultAlign || o.Request.Tag != core.Untagged || o.Began == 0 {
+	if o.Lane != &b.lane || o.Request.Requested != 100 || o.Request.Align != core.DefaultAlign || o.Request.Tag != names.Untagged || o.Began == 0 {
 		t.Errorf("the backend was handed %+v", o)
 	}
 	id := core.BlockID{Generation: 3, AllocStream: lease}
@@ -240,8 +241,7 @@ func TestMoreLayersThanPartsAreServed(t *testing.T) {
 	b := newBackend()
 	var top core.Resource = b
 	for range 12 {
-		log, err := logging.New(top, logging.Config{Sinks: []logging.Sink{logging.NewRing(64)}})
-		must.Do(t, err)
+		log := must.Get(logging.New(top, logging.Config{Sinks: []logging.Sink{logging.NewRing(64)}}))(t)
 		top = log
 	}
 	if quick.Of(top) != nil {

@@ -15,10 +15,8 @@ import (
 
 func newBatch(t *testing.T, s *teststack.Stack) (*workload.Workload, *workload.Batch) {
 	t.Helper()
-	w, err := workload.New(s.Env(), workload.Config{Goroutines: 2, Iterations: 1, Rounds: 1, Rows: 300, Seed: 5})
-	must.Do(t, err)
-	b, err := w.Batch(t.Context())
-	must.Do(t, err)
+	w := must.Get(workload.New(s.Env(), workload.Config{Goroutines: 2, Iterations: 1, Rounds: 1, Rows: 300, Seed: 5}))(t)
+	b := must.Get(w.Batch(t.Context()))(t)
 	t.Cleanup(func() {
 		expect.Success(t, b.Close())
 	})

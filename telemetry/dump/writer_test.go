@@ -150,8 +150,7 @@ func TestTheFolderKeepsTheNewestDumps(t *testing.T) {
 	var newest []string
 	for range 5 {
 		c.pass(time.Second)
-		paths, err := w.Now(t.Context(), dump.Request)
-		must.Do(t, err)
+		paths := must.Get(w.Now(t.Context(), dump.Request))(t)
 		newest = append(newest, paths...)
 	}
 	want := []string{foreign}

@@ -243,8 +243,7 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { source.serve(w, r, turn, 50*time.Millisecond) }))
 	defer server.Close()
 	for range 2 { // the second is answered when the first is cut off
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		must.Do(t, err)
+		conn := must.Get(net.Dial("tcp", server.Listener.Addr().String()))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		must.Get(io.WriteString(conn, "GET / HTTP/1.1\r\nHost: here\r\n\r\n"))(t)
 		select {

@@ -24,8 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func writer(t *testing.T, cfg incident.Config) *incident.Writer {
 	t.Helper()
-	w, err := incident.NewWriter(cfg)
-	must.Do(t, err)
+	w := must.Get(incident.NewWriter(cfg))(t)
 	t.Cleanup(func() { _ = w.Close(context.Background()) }) // for tests that end early
 	return w
 }
@@ -39,8 +38,7 @@ func named(tag core.Tag) core.Finding {
 // list are the names in a folder.
 func list(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	must.Do(t, err)
+	entries := must.Get(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -53,8 +51,7 @@ func readAll(t *testing.T, dir string) []*incident.Incident {
 	t.Helper()
 	var all []*incident.Incident
 	for _, name := range list(t, dir) {
-		in, err := incident.ReadFile(filepath.Join(dir, name))
-		must.Do(t, err)
+		in := must.Get(incident.ReadFile(filepath.Join(dir, name)))(t)
 		all = append(all, in)
 	}
 	return all

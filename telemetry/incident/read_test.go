@@ -122,15 +122,13 @@ func golden() *incident.Incident {
 // The written form is a promise: a change of it shows in these files, and a
 // field that is renamed or dropped needs a new version.
 func TestGoldenFormAndText(t *testing.T) {
-	text, err := golden().Encode()
-	must.Do(t, err)
+	text := must.Get(golden().Encode())(t)
 	for name, got := range map[string]string{"incident.json": string(text), "incident.txt": golden().String()} {
 		path := filepath.Join("testdata", name)
 		if *update {
 			must.Do(t, os.WriteFile(path, []byte(got), 0o600))
 		}
-		want, err := os.ReadFile(path)
-		must.Do(t, err)
+		want := must.Get(os.ReadFile(path))(t)
 		if diff := cmp.Diff(string(want), got); diff != "" {
 			t.Errorf("%s differs (-want +got):\n%s", name, diff)
 		}
@@ -138,8 +136,7 @@ func TestGoldenFormAndText(t *testing.T) {
 }
 
 func TestFilesOfVersionOneAreReadForGood(t *testing.T) {
-	in, err := incident.ReadFile("testdata/incident.json")
-	must.Do(t, err)
+	in := must.Get(incident.ReadFile("testdata/incident.json"))(t)
 	if diff := cmp.Diff(golden(), in); diff != "" {
 		t.Error(diff)
 	}

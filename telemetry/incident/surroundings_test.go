@@ -62,8 +62,7 @@ func TestAFileIsWrittenOnceWhenAllIsKnown(t *testing.T) {
 	}
 	s.answer()
 	must.Do(t, w.Flush(t.Context()))
-	in, err := incident.ReadFile(path)
-	must.Do(t, err)
+	in := must.Get(incident.ReadFile(path))(t)
 	if in.Incomplete != "" || in.Memory.Limit != 7 || in.Guard.Mode != "hunt" || len(in.History) != 1 || in.Device.Name != "device of a" || in.Stack == "" {
 		t.Errorf("there is %+v", in)
 	}
@@ -119,8 +118,7 @@ func TestARuntimeThatAnswersAgainIsAskedAgain(t *testing.T) {
 	second := w.Take(named("b"))
 	must.Do(t, w.Flush(t.Context()), w.Close(t.Context()))
 	for path, whole := range map[string]bool{first: false, second: true} {
-		in, err := incident.ReadFile(path)
-		must.Do(t, err)
+		in := must.Get(incident.ReadFile(path))(t)
 		if (in.Incomplete == "") != whole || in.Device.Name == "" {
 			t.Errorf("%+v", in.Surroundings)
 		}
@@ -164,10 +162,8 @@ func TestADeliveredFindingDoesNotWaitForTheRuntime(t *testing.T) {
 	promised, wait := w.Urgent(named("last"))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // which is all that the process has
 	defer cancel()
-	path, err := wait(ctx)
-	must.Do(t, err)
-	in, err := incident.ReadFile(path)
-	must.Do(t, err)
+	path := must.Get(wait(ctx))(t)
+	in := must.Get(incident.ReadFile(path))(t)
 	if path != promised || in.Finding.Victim.Tag != "last" || in.Incomplete == "" || in.Device.Name != "device of last" {
 		t.Errorf("%s, promised %s: %+v", path, promised, in)
 	}

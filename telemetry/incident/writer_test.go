@@ -89,8 +89,7 @@ func TestTheFolderKeepsItsBytes(t *testing.T) {
 	must.Do(t, w.Close(t.Context()))
 	total := int64(0)
 	for _, name := range list(t, dir) {
-		info, err := os.Stat(filepath.Join(dir, name))
-		must.Do(t, err)
+		info := must.Get(os.Stat(filepath.Join(dir, name)))(t)
 		total += info.Size()
 	}
 	if s := w.Stats(); total > limit || total < limit/2 || s.Removed == 0 || s.Written != 60 {

@@ -37,7 +37,7 @@ func (d *viewed) summary() object {
 	src, st := d.source, d.source.Resource.Stats()
 	out := object{"ordinal", src.Resource.Ordinal(), "name", src.Name}
 	if src.Health != nil {
-		out = append(out, "health", string(src.Health().State))
+		out = append(out, "health", src.Health().State)
 	}
 	var findings uint64
 	if src.Findings != nil {
@@ -78,9 +78,9 @@ func told[T, Shown any](read func() T, show func(T) Shown) any {
 func healthOf(h core.Health) object {
 	reasons := []object{}
 	for _, s := range h.Signs {
-		reasons = append(reasons, object{"reason", string(s.Reason), "text", clip(s.Text, maxText), "since", s.Since})
+		reasons = append(reasons, object{"reason", s.Reason, "text", clip(s.Text, maxText), "since", s.Since})
 	}
-	return object{"state", string(h.State), "reasons", reasons}
+	return object{"state", h.State, "reasons", reasons}
 }
 
 // The bounds of the parts of a state.

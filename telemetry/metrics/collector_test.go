@@ -192,7 +192,7 @@ gpumem_budget_limit_bytes{device="1"} 7
 func TestEachStateAndReasonOfHealthIsASeries(t *testing.T) {
 	for _, state := range names.HealthStates {
 		for _, reason := range names.HealthReasons {
-			h := core.Health{State: core.HealthState(state), Signs: []core.HealthSign{{Reason: core.HealthReason(reason)}}}
+			h := core.Health{State: state, Signs: []core.HealthSign{{Reason: reason}}}
 			c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, Health: func() core.Health { return h }}))(t)
 			states, reasons := samplesBy(t, c, "gpumem_health", "state"), samplesBy(t, c, "gpumem_health_reasons", "reason")
 			if len(states) != 4 || len(reasons) != 8 {
@@ -261,8 +261,7 @@ func samplesBy(t *testing.T, c prometheus.Collector, name string, label string) 
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
-	families, err := registry.Gather()
-	must.Do(t, err)
+	families := must.Get(registry.Gather())(t)
 	values := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() != name {
@@ -347,8 +346,7 @@ func TestTheCatalogueIsWhatIsExported(t *testing.T) {
 	source.Build = metrics.BuildInfo{Version: "v1"}
 	registry.MustRegister(must.Get(metrics.NewCollector(source))(t),
 		metrics.NewSpanCollector(func() metrics.SpanCounts { return metrics.SpanCounts{} }))
-	families, err := registry.Gather()
-	must.Do(t, err)
+	families := must.Get(registry.Gather())(t)
 	exported := map[string]metrics.Info{}
 	for _, f := range families {
 		info := metrics.Info{Type: map[string]string{"GAUGE": "gauge", "COUNTER": "counter", "HISTOGRAM": "histogram"}[f.GetType().String()], Help: f.GetHelp()}

@@ -62,7 +62,7 @@ func sendFindings(findings []TagFindings, out sender) {
 	}
 	for _, kind := range names.FindingKinds {
 		if !present[kind] {
-			counts[series{kind, string(core.Untagged)}] = 0
+			counts[series{kind, names.Untagged}] = 0
 		}
 	}
 	for key, n := range counts {
@@ -102,11 +102,11 @@ var healthMetrics = []family[core.Health]{
 }
 
 func sendHealth(h core.Health, out sender) {
-	oneOf(out, names.HealthStates[:], func(state string) bool { return state == string(h.State) })
+	oneOf(out, names.HealthStates[:], func(state string) bool { return state == h.State })
 }
 
 func sendReasons(h core.Health, out sender) {
 	oneOf(out, names.HealthReasons[:], func(reason string) bool {
-		return slices.ContainsFunc(h.Signs, func(s core.HealthSign) bool { return string(s.Reason) == reason })
+		return slices.ContainsFunc(h.Signs, func(s core.HealthSign) bool { return s.Reason == reason })
 	})
 }

@@ -81,7 +81,11 @@ func TestHammerOfProfilesUnderLoad(t *testing.T) {
 func TestAProfileOfManyBlocksIsSmall(t *testing.T) {
 	rt, source := open(t)
 	var blocks []core.Block
-	for range 20_000 {
+	many := 20_000
+	if testing.Short() {
+		many /= 4
+	}
+	for range many {
 		blocks = append(blocks, allocate(t, rt, 256, 0, "rows"))
 	}
 	began := time.Now()

@@ -91,10 +91,8 @@ func TestWriterErrorIsReturned(t *testing.T) {
 func TestThroughTheSDK(t *testing.T) {
 	var out bytes.Buffer
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spanfile.New(&out)))
-	r, err := telemetry.NewResource(coretest.NewFake(0), telemetry.Config{TracerProvider: provider})
-	must.Do(t, err)
-	b, err := r.Allocate(context.Background(), core.Request{Bytes: 64, Tag: "x"})
-	must.Do(t, err)
+	r := must.Get(telemetry.NewResource(coretest.NewFake(0), telemetry.Config{TracerProvider: provider}))(t)
+	b := must.Get(r.Allocate(context.Background(), core.Request{Bytes: 64, Tag: "x"}))(t)
 	must.Get(r.Deallocate(context.Background(), b.ID))(t)
 	must.Do(t, provider.Shutdown(context.Background()))
 	var got []string

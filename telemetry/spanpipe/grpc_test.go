@@ -84,7 +84,7 @@ func TestABatchFitsAReceiversLimit(t *testing.T) {
 	}{{spanpipe.DefaultBatch, true}, {4 * spanpipe.DefaultBatch, false}} {
 		r, exporter := receive(t)
 		pipe, provider := pipeline(exporter, spanpipe.Config{Batch: c.batch})
-		work(t, provider, 2*c.batch)
+		work(t, provider, c.batch+100)
 		err := provider.Shutdown(t.Context())
 		counts := pipe.Counts()
 		t.Logf("a batch of %d: the largest message that came had %d bytes, %+v, %v", c.batch, r.largest, counts, err)

@@ -314,7 +314,7 @@ func TestTheStandardVariablesSayTheSizes(t *testing.T) {
 		t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", c.batch)
 		exporter := newGate()
 		pipe, provider := pipeline(exporter, c.config)
-		spans(provider, spanpipe.DefaultQueue+100)
+		spans(provider, int(c.holds)+100)
 		if got := pipe.Counts().Unexported(); got != c.holds {
 			t.Errorf("%+v: %d are inFlight", c, got)
 		}

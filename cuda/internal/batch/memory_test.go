@@ -47,8 +47,7 @@ func (d *device) StreamSynchronize(driver.Stream) error { return d.syncErr }
 // run makes a batch of one region on a stream.
 func run(t *testing.T, m *Memory, stream core.StreamID, results bool) *Table {
 	t.Helper()
-	table, err := m.Stage(stream, []deviceops.Region{{Ptr: 1 << 20, Bytes: 8}}, Patterns, results)
-	must.Do(t, err)
+	table := must.Get(m.Stage(stream, []deviceops.Region{{Ptr: 1 << 20, Bytes: 8}}, Patterns, results))(t)
 	if table.Records() != 1 || table.ResultsPtr() != table.Ptr()+driver.GuardRecord {
 		t.Errorf("%d records at %#x, results at %#x", table.Records(), table.Ptr(), table.ResultsPtr())
 	}

@@ -14,8 +14,7 @@ import (
 
 func newMapper(t *testing.T, maxBytes uint64, maxRanges int) (*Mapper, *drivertest.Faults, *sim.Device) {
 	t.Helper()
-	device, err := sim.Open(sim.Config{})
-	must.Do(t, err)
+	device := must.Get(sim.Open(sim.Config{}))(t)
 	t.Cleanup(func() {
 		expect.Success(t, device.Close())
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/traces"
@@ -59,7 +60,7 @@ func newProgram(t *testing.T, seed, limit uint64) *program {
 	must(t, err)
 	return &program{
 		t: t, s: s, kernel: kernel, leases: map[uint64]*cuda.Lease{}, live: map[uint64]core.BlockID{},
-		tag: func(*alloctrace.Row) core.Tag { return core.Untagged },
+		tag: func(*alloctrace.Row) core.Tag { return names.Untagged },
 	}
 }
 

@@ -68,8 +68,8 @@ func (p *fencePrograms) end() (wrong uint64) {
 // the ones before have freed.
 func (p *fencePrograms) run(seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 0x66656e63))
-	p.program = small.Random(rng, fenceBounds)
-	schedule := proof.RandomSchedule(rng, p.program, 1+rng.IntN(3))
+	p.program = small.Draw(fenceBounds, rng.IntN)
+	schedule := proof.DrawSchedule(p.program, 1+rng.IntN(3), rng.IntN)
 	p.blocks, p.freed, p.tickets = p.blocks[:0], 0, make([]core.Ticket, len(p.program))
 	for _, step := range schedule {
 		p.steps++

@@ -30,24 +30,12 @@ var textuals = []textual{
 		"kind: core.ReadWrite}", "kind: func() core.Access {\n if mutated() {\n return core.Read\n }\n return core.ReadWrite\n }()}",
 	},
 	{
-		"internal/fence/history.go", "History.prune", "an access that was kept is overwritten by the next",
-		"kept++", "if !mutated() {\n kept++\n }",
-	},
-	{
 		"cuda/block.go", "block.fillLocked", "a block is ready at once",
 		"b.history.Begin(ready, span)", "if b.history.Begin(ready, span); mutated() {\n b.history.Release()\n }",
 	},
 	{
-		"internal/fence/clock.go", "clock.join", "nothing is taken from the other clock",
-		"for i, seq := range other {", "if mutated() {\n return c\n }\n for i, seq := range other {",
-	},
-	{
 		"internal/fence/clock.go", "clock.join", "the entry is the other's, and not the larger",
 		"c[i] = max(c[i], seq)", "if c[i] > seq && mutated() {\n c[i] = seq\n }\n c[i] = max(c[i], seq)",
-	},
-	{
-		"internal/fence/clock.go", "clock.set", "the entry is not raised",
-		"c[slot] = max(c[slot], seq)", "if seq <= c[slot] || !mutated() {\n c[slot] = max(c[slot], seq)\n }",
 	},
 	{
 		"internal/fence/clock.go", "clock.copyFrom", "the old clock is kept",
@@ -65,18 +53,6 @@ var textuals = []textual{
 	{
 		"internal/fence/plan.go", "Stream.keepNewest", "of two points of one stream the one that was found last is waited for",
 		"case p == nil:", "case p != nil && p.seq > d.point.seq && mutated():\n s.noted[slot] = *d\n case p == nil:",
-	},
-	{
-		"internal/fence/plan.go", "Plan.Drop", "a reference too many is given up",
-		"g.point.ReleaseMany(g.n)", "if mutated() {\n g.n++\n }\n g.point.ReleaseMany(g.n)",
-	},
-	{
-		"internal/fence/plan.go", "Plan.releaseLater", "nothing is released",
-		"if n := len(plan.gone);", "if mutated() {\n return\n }\n if n := len(plan.gone);",
-	},
-	{
-		"internal/fence/plan.go", "Plan.noteSharer", "a block counts twice",
-		"plan.sharersWritten++", "if p.refs.Load() > 2 && mutated() {\n plan.sharersWritten++\n }\n plan.sharersWritten++",
 	},
 	{
 		"internal/fence/point.go", "Point.ReleaseMany", "an event is used again while one reference on it is left",

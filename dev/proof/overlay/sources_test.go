@@ -1,10 +1,14 @@
 package overlay
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -125,4 +129,34 @@ func TestWhatIsNotInstrumentedHasNoLocks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// locks are the imports of the standard library's locks and atomics in a file's text, and
+// "sync.Map" if it names that.
+func locks(text string) ([]string, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, spec := range file.Imports {
+		target, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		if target == "sync" || strings.HasPrefix(target, "sync/") {
+			found = append(found, target)
+		}
+	}
+	for n := range ast.Preorder(file) {
+		if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Map" && isNamed(s.X, "sync") {
+			return append(found, "sync.Map"), nil
+		}
+	}
+	return found, nil
+}
+
+func isNamed(x ast.Expr, name string) bool {
+	id, ok := x.(*ast.Ident)
+	return ok && id.Name == name
 }

@@ -1,8 +1,6 @@
 package program
 
-import "math/rand/v2"
-
-// weights say how often Random makes an operation of each kind that may come.
+// weights say how often Draw makes an operation of each kind that may come.
 // Each program multiplies each of them by one of its factors, so that some have
 // many allocations in a row, and some hardly a launch that is not aborted.
 var weights = [kinds]int{Launch: 12, Alloc: 3, Free: 2, Record: 1, Abort: 2, Sync: 1, Reap: 2, Faulty: 1, FaultyRecord: 1, GiveUp: 1}
@@ -13,12 +11,9 @@ var factors = [...]int{1, 1, 3, 10}
 // use a few.
 const many, few = 6, 3
 
-// Random makes a program of b.Ops operations. Every program within the bounds
-// may come out, and larger ones have launches over few and over many blocks.
-func Random(rng *rand.Rand, b Bounds) Program { return Draw(b, rng.IntN) }
-
-// Draw is Random with numbers from 0 to n-1 that draw makes, such as a property
-// test's or those of a fuzzer's bytes. Smaller ones make plainer programs.
+// Draw makes a program of b.Ops operations with numbers from 0 to n-1 that draw makes, such as a random
+// source's, a property test's or those of a fuzzer's bytes: smaller ones make plainer programs. Every program
+// within the bounds may come out, and larger ones have launches over few and over many blocks.
 func Draw(b Bounds, draw func(n int) int) Program {
 	var p Program
 	var s state

@@ -12,7 +12,7 @@ func TestRandomProgramsMakeSense(t *testing.T) {
 	largest := 0
 	for seed := range uint64(500) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		p := Random(rng, b)
+		p := Draw(b, rng.IntN)
 		if len(p) != 60 {
 			t.Fatalf("seed %d: %d operations", seed, len(p))
 		}

@@ -13,15 +13,14 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // adopt makes a stream of the program's own and brings it under an id.
 func adopt(t *testing.T, rt *fencepost.Runtime, tag core.Tag) *cuda.Lease {
 	t.Helper()
-	h, err := rt.Driver().StreamCreate()
-	e2e.Succeed(t, "making a stream", err)
-	l, err := rt.Streams().Adopt(h, tag)
-	e2e.Succeed(t, "adopting it", err)
+	h := must.Get(rt.Driver().StreamCreate())(t)
+	l := must.Get(rt.Streams().Adopt(h, tag))(t)
 	t.Cleanup(func() { _ = l.Release() }) // the test may have released it
 	return l
 }
@@ -30,8 +29,7 @@ func adopt(t *testing.T, rt *fencepost.Runtime, tag core.Tag) *cuda.Lease {
 // libraries do, and the runtime does not hear of it.
 func ordersItself(t *testing.T, rt *fencepost.Runtime, from, to driver.Stream) {
 	t.Helper()
-	e, err := rt.Driver().EventCreate()
-	e2e.Succeed(t, "making an event", err)
+	e := must.Get(rt.Driver().EventCreate())(t)
 	e2e.Succeed(t, "ordering", errors.Join(rt.Driver().EventRecord(e, from), rt.Driver().StreamWait(to, e), rt.Driver().EventDestroy(e)))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // An instance of a GPU, as the driver names it.
@@ -32,8 +33,7 @@ func TestWhicheverWayOneLooksItIsTheSameDevice(t *testing.T) {
 	if _, report := e2e.Reported(t, rt.HealthHandler()); report.UUID != instanceUUID {
 		t.Errorf("the health is of %+v", report)
 	}
-	h, err := fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{rt}})
-	e2e.Succeed(t, "handler", err)
+	h := must.Get(fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{rt}}))(t)
 	var live struct{ Device struct{ UUID string } }
 	e2e.Succeed(t, "live view", json.Unmarshal(e2e.Request(h, http.MethodGet, "/debug/gpumem/state", "").Body.Bytes(), &live))
 	if live.Device.UUID != instanceUUID {
@@ -48,8 +48,7 @@ func TestWhicheverWayOneLooksItIsTheSameDevice(t *testing.T) {
 
 func TestTheHostIsTheMachineWhereNobodyNamesANode(t *testing.T) {
 	t.Setenv("NODE_NAME", "")
-	host, err := os.Hostname()
-	e2e.Succeed(t, "hostname", err)
+	host := must.Get(os.Hostname())(t)
 	if text := e2e.Gather(t, e2e.Open(t, fencepost.Config{})); !strings.Contains(text, `host="`+host+`"`) {
 		t.Errorf("no metric names %s", host)
 	}
@@ -67,8 +66,7 @@ func (n nameless) Properties() (driver.Properties, error) {
 }
 
 func TestADeviceThatCannotSayWhichItIsWorks(t *testing.T) {
-	device, err := sim.Open(sim.Config{})
-	e2e.Succeed(t, "open", err)
+	device := must.Get(sim.Open(sim.Config{}))(t)
 	t.Cleanup(func() { e2e.Succeed(t, "close", device.Close()) })
 	rt := e2e.Open(t, fencepost.Config{Driver: nameless{device}, Guard: "hunt"})
 	e2e.Succeed(t, "life", e2e.Life(t.Context(), rt))

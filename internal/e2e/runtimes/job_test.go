@@ -16,15 +16,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func loadAdd(t *testing.T, rt *fencepost.Runtime) *cuda.Kernel {
 	t.Helper()
-	m, err := rt.Load("job.test", nil, e2e.AddTwin)
-	e2e.Succeed(t, "loading", err)
-	k, err := m.Kernel("add")
-	e2e.Succeed(t, "looking the kernel up", err)
-	return k
+	m := must.Get(rt.Load("job.test", nil, e2e.AddTwin))(t)
+	return must.Get(m.Kernel("add"))(t)
 }
 
 // addOn is a kernel's whole way through a job.

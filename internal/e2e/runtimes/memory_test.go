@@ -36,10 +36,8 @@ func TestAFullStreamPoolNamesTheLongestLease(t *testing.T) {
 func TestAViewKeepsItsBlock(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{})
 	s := e2e.Lease(t, rt, "s")
-	keys, err := cuda.Alloc[uint32](t.Context(), rt.Memory(), 100, cuda.AllocOptions{Stream: s.ID(), Tag: "keys"})
-	must.Do(t, err)
-	view, err := keys.View(10, 20)
-	must.Do(t, err)
+	keys := must.Get(cuda.Alloc[uint32](t.Context(), rt.Memory(), 100, cuda.AllocOptions{Stream: s.ID(), Tag: "keys"}))(t)
+	view := must.Get(keys.View(10, 20))(t)
 	if view.BlockID() != keys.BlockID() || view.Ptr() != keys.Ptr()+40 || view.Len() != 10 {
 		t.Errorf("the view is %+v at %#x, its slice %+v at %#x", view.BlockID(), view.Ptr(), keys.BlockID(), keys.Ptr())
 	}

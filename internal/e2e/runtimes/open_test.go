@@ -23,8 +23,7 @@ import (
 )
 
 func TestOpenWithoutConfigBuildsTheDefaultStack(t *testing.T) {
-	rt, err := fencepost.Open(t.Context(), fencepost.Config{})
-	e2e.Succeed(t, "opening", err)
+	rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{}))(t)
 	t.Cleanup(func() { _, _ = rt.Close(context.Background()) })
 	if got, want := rt.String(), "telemetry(debugguard(budget(logging(async(sim:0)))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)

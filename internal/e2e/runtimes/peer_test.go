@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // Two whole stacks with guards that check every byte: nothing is found, and
@@ -19,15 +20,12 @@ func TestPeerCopiesBetweenWholeStacks(t *testing.T) {
 	b := e2e.Open(t, fencepost.Config{Guard: "hunt", Ordinal: 1, Budget: 1 << 20})
 	here, there := e2e.Lease(t, a, "here"), e2e.Lease(t, b, "there")
 	for range 5 {
-		x, err := cuda.Alloc[uint32](t.Context(), a.Memory(), 1000, cuda.AllocOptions{Stream: here.ID(), Tag: "x"})
-		e2e.Succeed(t, "allocating on device 0", err)
-		y, err := cuda.Alloc[uint32](t.Context(), b.Memory(), 1000, cuda.AllocOptions{Stream: there.ID(), Tag: "y"})
-		e2e.Succeed(t, "allocating on device 1", err)
+		x := must.Get(cuda.Alloc[uint32](t.Context(), a.Memory(), 1000, cuda.AllocOptions{Stream: here.ID(), Tag: "x"}))(t)
+		y := must.Get(cuda.Alloc[uint32](t.Context(), b.Memory(), 1000, cuda.AllocOptions{Stream: there.ID(), Tag: "y"}))(t)
 		e2e.Succeed(t, "filling", cuda.Memset(t.Context(), x, here.ID(), 7))
 		e2e.Succeed(t, "copying", cuda.CopyFromPeer(t.Context(), y, there.ID(), x, core.DefaultStream))
 		e2e.Succeed(t, "freeing the source", x.Free(t.Context()))
-		got, err := cuda.Download(t.Context(), y, there.ID())
-		e2e.Succeed(t, "downloading", err)
+		got := must.Get(cuda.Download(t.Context(), y, there.ID()))(t)
 		if got[0] != 0x07070707 || got[999] != 0x07070707 {
 			t.Fatalf("copied %#x to %#x", got[0], got[999])
 		}

@@ -22,8 +22,7 @@ func TestSamplingCostsAtMostHalfAPercentOfTheDevice(t *testing.T) {
 	var live []core.Block
 	var callers, most, quarantined uint64
 	for range 4000 {
-		b, err := rt.Allocate(ctx, core.Request{Bytes: 1 + random.Uint64N(1<<(8+random.Uint64N(16))), Stream: on.ID(), Tag: "column"})
-		must.Do(t, err)
+		b := must.Get(rt.Allocate(ctx, core.Request{Bytes: 1 + random.Uint64N(1<<(8+random.Uint64N(16))), Stream: on.ID(), Tag: "column"}))(t)
 		live, callers = append(live, b), callers+b.Bytes
 		for callers > memory/2 {
 			i := random.IntN(len(live))
@@ -65,8 +64,7 @@ func TestQuarantineFollowsABudgetThatIsSmallerThanTheDevice(t *testing.T) {
 			for range 400 {
 				var live []core.Block
 				for _, bytes := range []uint64{column, budget / 8, budget / 8, 5*budget/8 - most} { // seven of eight parts
-					b, err := rt.Allocate(ctx, core.Request{Bytes: bytes, Stream: on.ID(), Tag: "column"})
-					must.Do(t, err)
+					b := must.Get(rt.Allocate(ctx, core.Request{Bytes: bytes, Stream: on.ID(), Tag: "column"}))(t)
 					live = append(live, b)
 				}
 				for _, b := range live {

@@ -22,10 +22,8 @@ var recorded = map[string]struct{ peak, end, left uint64 }{
 
 func recordedTrace(t *testing.T, name string) *alloctrace.Trace {
 	t.Helper()
-	f, err := traces.Open(name)
-	must.Do(t, err)
-	trace, err := alloctrace.Read(name, f)
-	must.Do(t, err)
+	f := must.Get(traces.Open(name))(t)
+	trace := must.Get(alloctrace.Read(name, f))(t)
 	must.Do(t, f.Close())
 	return trace
 }

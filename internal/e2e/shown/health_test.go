@@ -135,7 +135,7 @@ func TestEachChangeOfHealthIsTold(t *testing.T) {
 	must.Get(rt.Close(t.Context()))(t)
 	var states []string
 	for _, h := range told { // nobody calls any more
-		states = append(states, string(h.State))
+		states = append(states, h.State)
 	}
 	if !slices.Equal(states, []string{"degraded", "ok", "closed"}) {
 		t.Errorf("told %v", states)

@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // longest is the longest run of one letter that may come out anywhere.
@@ -34,12 +35,10 @@ func wordy(t *testing.T, rt *fencepost.Runtime, tag core.Tag, launch string) {
 	e2e.Succeed(t, "launch", rt.LaunchNamed(t.Context(), launch, s.ID(), uses, func(context.Context) error {
 		return rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested+16, s.Handle())
 	}))
-	graph, err := s.Capture(t.Context(), launch, uses, func(on driver.Stream) error { return rt.Driver().MemsetAsync(b.ID.Ptr, 7, 8, on) })
-	e2e.Succeed(t, "capture", err)
+	graph := must.Get(s.Capture(t.Context(), launch, uses, func(on driver.Stream) error { return rt.Driver().MemsetAsync(b.ID.Ptr, 7, 8, on) }))(t)
 	e2e.Succeed(t, "launch of the graph", graph.Launch(t.Context(), rt, s))
 	e2e.Succeed(t, "close of the graph", graph.Close())
-	claim, err := rt.Reserve(t.Context(), 1000, tag)
-	e2e.Succeed(t, "reserve", err)
+	claim := must.Get(rt.Reserve(t.Context(), 1000, tag))(t)
 	e2e.Succeed(t, "release of the claim", rt.ReleaseClaim(t.Context(), claim.ID))
 	e2e.Free(t, rt, b)
 	_, twice := rt.Deallocate(t.Context(), b.ID)
@@ -57,8 +56,7 @@ func wordy(t *testing.T, rt *fencepost.Runtime, tag core.Tag, launch string) {
 // everythingShown is what a runtime shows people, by the place.
 func everythingShown(t *testing.T, rt *fencepost.Runtime, recorder *tracetest.SpanRecorder) map[string]string {
 	t.Helper()
-	handler, err := fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{rt}})
-	e2e.Succeed(t, "the handler", err)
+	handler := must.Get(fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{rt}}))(t)
 	shown := map[string]string{}
 	for _, path := range []string{"/metrics", "/debug/gpumem/state", "/debug/gpumem/history", "/debug/gpumem/history?format=perfetto", "/debug/gpumem/history?format=pytorch", "/debug/gpumem/guard"} {
 		answer := e2e.Request(handler, http.MethodGet, path, "")

@@ -23,8 +23,7 @@ func scrapeHistogram(t *testing.T, rt *fencepost.Runtime, name string) (count ui
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	must.Do(t, registry.Register(rt.Collector()))
-	families, err := registry.Gather()
-	must.Do(t, err)
+	families := must.Get(registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			h := f.GetMetric()[0].GetHistogram()
@@ -153,8 +152,7 @@ func TestAScrapeMakesNoDeviceCall(t *testing.T) {
 func TestTheDevicesMemoryIsExported(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Guard: "ledger"}) // no red zones
 	live := e2e.Allocate(t, rt, 5<<20, core.DefaultStream, "live")
-	foreign, err := rt.Driver().MemAlloc(16 << 20)
-	must.Do(t, err)
+	foreign := must.Get(rt.Driver().MemAlloc(16 << 20))(t)
 	var got map[string]float64
 	for deadline := time.Now().Add(time.Minute); got["gpumem_device_foreign_bytes"] == 0; time.Sleep(50 * time.Millisecond) {
 		if got = e2e.Scrape(t, rt); time.Now().After(deadline) {

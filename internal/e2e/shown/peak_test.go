@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // What a guard holds back is live to the layers below, and nobody's: the peak of
@@ -21,8 +22,7 @@ func TestThePeakNeverFallsWhenTheGuardHoldsABlockBack(t *testing.T) {
 	guarded := e2e.Allocate(t, rt, 4096, s.ID(), "guarded")
 	e2e.Succeed(t, "switching", rt.Guard().Apply(t.Context(), debugguard.Setting{Mode: debugguard.Ledger}))
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 1<<30, s.ID(), "large"))
-	ticket, err := rt.Core().PrepareUse(t.Context(), core.UseRequest{Stream: s.ID(), Uses: []core.Use{{Block: guarded.ID, Access: core.Write}}})
-	e2e.Succeed(t, "preparing", err)
+	ticket := must.Get(rt.Core().PrepareUse(t.Context(), core.UseRequest{Stream: s.ID(), Uses: []core.Use{{Block: guarded.ID, Access: core.Write}}}))(t)
 	e2e.Free(t, rt, guarded)
 	st := rt.Stats()
 	if st.PeakRequested != 1<<30+4096 {

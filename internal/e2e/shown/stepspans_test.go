@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -76,10 +77,8 @@ func TestACopyBetweenDevicesIsInTheTrace(t *testing.T) {
 	b := e2e.Open(t, fencepost.Config{Guard: "off", Ordinal: 1, TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))})
 	here, there := e2e.Lease(t, a, "here"), e2e.Lease(t, b, "there")
 	ctx, request := sdktrace.NewTracerProvider().Tracer("service").Start(t.Context(), "POST /move")
-	x, err := cuda.Alloc[uint32](ctx, a.Memory(), 1000, cuda.AllocOptions{Stream: here.ID(), Tag: "x"})
-	e2e.Succeed(t, "allocating on device 0", err)
-	y, err := cuda.Alloc[uint32](ctx, b.Memory(), 1000, cuda.AllocOptions{Stream: there.ID(), Tag: "y"})
-	e2e.Succeed(t, "allocating on device 1", err)
+	x := must.Get(cuda.Alloc[uint32](ctx, a.Memory(), 1000, cuda.AllocOptions{Stream: here.ID(), Tag: "x"}))(t)
+	y := must.Get(cuda.Alloc[uint32](ctx, b.Memory(), 1000, cuda.AllocOptions{Stream: there.ID(), Tag: "y"}))(t)
 	e2e.Succeed(t, "copying", cuda.CopyFromPeer(ctx, y, there.ID(), x, core.DefaultStream))
 	e2e.Succeed(t, "waiting", b.Streams().Synchronize(ctx, there.ID()))
 	e2e.Succeed(t, "freeing", x.Free(ctx))

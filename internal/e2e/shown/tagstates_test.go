@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // byTag are the bytes of a metric's series that have a tag, by "tag state".
@@ -20,8 +21,7 @@ func byTag(t *testing.T, rt *fencepost.Runtime, name string) map[string]float64 
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	e2e.Succeed(t, "registering", registry.Register(rt.Collector()))
-	families, err := registry.Gather()
-	e2e.Succeed(t, "gathering", err)
+	families := must.Get(registry.Gather())(t)
 	values := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() != name {

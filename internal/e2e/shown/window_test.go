@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // windowPeaks are the values of the metric by "state window", as one scrape has
@@ -18,8 +19,7 @@ func windowPeaks(t *testing.T, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	e2e.Succeed(t, "registering", registry.Register(c))
-	families, err := registry.Gather()
-	e2e.Succeed(t, "gathering", err)
+	families := must.Get(registry.Gather())(t)
 	values := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() != "gpumem_memory_window_peak_bytes" {

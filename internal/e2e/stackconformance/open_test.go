@@ -67,8 +67,7 @@ func TestLayersStandWhereTheirNameSays(t *testing.T) {
 	if got, want := rt.String(), "telemetry(stranger(debugguard(stranger(budget(logging(async(sim:0)))))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}
-	b, err := rt.Allocate(t.Context(), core.Request{Bytes: 4096, Tag: "a"})
-	must.Do(t, err)
+	b := must.Get(rt.Allocate(t.Context(), core.Request{Bytes: 4096, Tag: "a"}))(t)
 	must.Get(rt.Deallocate(t.Context(), b.ID))(t)
 	if asked.Calls.Allocations.Load() != 1 || asked.Calls.Frees.Load() != 1 {
 		t.Errorf("around the guard: %d allocations, %d frees", asked.Calls.Allocations.Load(), asked.Calls.Frees.Load())

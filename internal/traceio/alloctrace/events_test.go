@@ -51,8 +51,7 @@ func TestEventsAreReadAsTheyWereLogged(t *testing.T) {
 		must.Do(t, (logging.Records{{Event: e, Seq: uint64(i + 1)}}).WriteJSON(&file))
 	}
 	for name, data := range map[string][]byte{"plain": file.Bytes(), "gzipped": compress(t, file.Bytes())} {
-		got, err := alloctrace.ReadEvents(name, bytes.NewReader(data))
-		must.Do(t, err)
+		got := must.Get(alloctrace.ReadEvents(name, bytes.NewReader(data)))(t)
 		same := cmp.Options{
 			cmp.Comparer(func(a, b error) bool {
 				return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error() && errors.Is(a, core.ErrOutOfMemory) == errors.Is(b, core.ErrOutOfMemory) && errors.Is(a, core.ErrOutOfBudget) == errors.Is(b, core.ErrOutOfBudget))

@@ -24,14 +24,11 @@ var golden = []struct {
 
 func readEmbedded(t testing.TB, name string) *alloctrace.Trace {
 	t.Helper()
-	f, err := traces.Open(name)
-	must.Do(t, err)
+	f := must.Get(traces.Open(name))(t)
 	defer func() {
 		expect.Success(t, f.Close())
 	}()
-	trace, err := alloctrace.Read(name, f)
-	must.Do(t, err)
-	return trace
+	return must.Get(alloctrace.Read(name, f))(t)
 }
 
 func TestRealTracesHaveTheirKnownFigures(t *testing.T) {

@@ -60,8 +60,7 @@ func TestLogsOfTheLoggingDecoratorAreRead(t *testing.T) {
 				sink.Put(logging.Record{Event: e, Seq: uint64(i) + 1})
 			}
 			must.Do(t, sink.Close(context.Background()))
-			trace, err := alloctrace.Read(name, &file)
-			must.Do(t, err)
+			trace := must.Get(alloctrace.Read(name, &file))(t)
 			ignore := cmpopts.IgnoreFields(alloctrace.Row{}, append(s.ignore, "Line", "Time")...)
 			if diff := cmp.Diff(want, trace.Rows, ignore); diff != "" || trace.Format != s.format {
 				t.Errorf("format %v, rows:\n%s", trace.Format, diff)

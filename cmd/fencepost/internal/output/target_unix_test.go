@@ -19,9 +19,7 @@ import (
 func put(t *testing.T, path, text string, mode fs.FileMode) fs.FileInfo {
 	t.Helper()
 	must.Do(t, os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode))
-	info, err := os.Stat(path)
-	must.Do(t, err)
-	return info
+	return must.Get(os.Stat(path))(t)
 }
 
 func replace(path, text string, inputs ...fs.FileInfo) error {

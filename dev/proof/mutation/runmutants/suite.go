@@ -16,11 +16,8 @@ var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, progr
 // isolatedKinds are what is done with blocks that have mappings of their own.
 var isolatedKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Reap}
 
-// poolKinds are what is done over the runtime's own pool, with blocks of half a page, one and two.
-var (
-	poolKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record, program.Reap}
-	poolSizes = []uint8{proof.PoolUnits / 2, proof.PoolUnits, 2 * proof.PoolUnits}
-)
+// poolKinds are what is done over the runtime's own pool.
+var poolKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record, program.Reap}
 
 var withGivingUp = append([]program.Kind{program.GiveUp}, everyKind...)
 
@@ -32,7 +29,7 @@ var (
 		ofFour(program.Launch, program.Faulty, program.FaultyRecord),
 	}
 	// smallPool are run over the runtime's own pool.
-	smallPool = proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: 4, Kinds: poolKinds, Sizes: poolSizes, Single: true}, Goroutines: 2}
+	smallPool = proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: 4, Kinds: poolKinds, Sizes: proof.PoolSizes, Single: true}, Goroutines: 2}
 	large     = program.Bounds{Streams: 6, Blocks: program.MaxBlocks, Kinds: everyKind}
 	// sizes are the numbers of blocks of the large ones, in turn.
 	sizes = [...]int{2, 4, 10, program.MaxBlocks}
@@ -111,7 +108,7 @@ func newSuite() (*suite, error) {
 // addAll adds all small programs under all schedules.
 func (s *suite) addAll(b proof.Bound, over proof.Memory) (err error) {
 	b.Each(1, func(p program.Program) bool {
-		proof.EachSchedule(p, b.Goroutines, func(steps proof.Schedule) bool {
+		proof.Explorer{Goroutines: b.Goroutines}.Each(p, func(steps proof.Schedule) bool {
 			err = s.add(&trial{b.Streams, slices.Clone(p), slices.Clone(steps), over, nil}, true)
 			return err == nil
 		})
@@ -128,26 +125,26 @@ func largeTrial(seed uint64) *trial {
 		b.Kinds = withGivingUp
 	}
 	b.Ops = fewestOps + rng.IntN(mostOps-fewestOps+1)
-	p := program.Random(rng, b)
+	p := program.Draw(b, rng.IntN)
 	if seed%2 == 1 {
 		b.Blocks, b.Ops = 1+rng.IntN(shortBlocks), 3+rng.IntN(shortOps-2)
-		p = program.Random(rng, b).Repeat(times)
+		p = program.Draw(b, rng.IntN).Repeat(times)
 	}
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.DriverPool, nil}
+	return &trial{b.Streams, p, proof.DrawSchedule(p, 2+rng.IntN(2), rng.IntN), proof.DriverPool, nil}
 }
 
 func isolatedTrial(seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	b := program.Bounds{Streams: 2 + rng.IntN(3), Blocks: sizes[seed%uint64(len(sizes))], Ops: fewestOps + rng.IntN(mostOps-fewestOps+1), Kinds: isolatedKinds}
-	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.Isolated, nil}
+	p := program.Draw(b, rng.IntN)
+	return &trial{b.Streams, p, proof.DrawSchedule(p, 2+rng.IntN(2), rng.IntN), proof.Isolated, nil}
 }
 
 func poolTrial(seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 5))
-	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 12, Ops: 8 + rng.IntN(25), Kinds: poolKinds, Sizes: poolSizes, Single: seed%2 == 0}
-	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 1+rng.IntN(2)), proof.OwnPools[seed/2%2], nil}
+	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 12, Ops: 8 + rng.IntN(25), Kinds: poolKinds, Sizes: proof.PoolSizes, Single: seed%2 == 0}
+	p := program.Draw(b, rng.IntN)
+	return &trial{b.Streams, p, proof.DrawSchedule(p, 1+rng.IntN(2), rng.IntN), proof.OwnPools[seed/2%2], nil}
 }
 
 // add runs a trial without a mutant and notes how often it executes each site.

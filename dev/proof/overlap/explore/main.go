@@ -13,7 +13,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -59,16 +58,15 @@ func oneAtATime() *overlap.Total {
 	kinds := []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record}
 	b := proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: 4, Kinds: kinds}, From: 1, Goroutines: 3}
 	pool := proof.Bound{Bounds: program.Bounds{Streams: 2, Blocks: 4, Ops: 4, Kinds: []program.Kind{program.Launch, program.Free, program.Reap},
-		Sizes: []uint8{proof.PoolUnits / 2, proof.PoolUnits, 2 * proof.PoolUnits}, Single: true}, From: 1, Goroutines: 2}
-	got, err := proof.Exhaust(b, runtime.GOMAXPROCS(0))
-	total := &overlap.Total{Programs: got.Programs, Bounds: []string{b.String(), pool.String()}}
-	for _, over := range proof.OwnPools {
-		more, poolErr := proof.ExhaustWith(pool, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return proof.NewRunner(proof.Config{Streams: pool.Streams, Over: over}) })
-		total.Programs += more.Programs
-		err = errors.Join(err, poolErr)
-	}
-	if err != nil {
-		total.Failure = err.Error()
+		Sizes: proof.PoolSizes, Single: true}, From: 1, Goroutines: 2}
+	total := &overlap.Total{Bounds: []string{b.String(), pool.String()}}
+	for over, bound := range map[proof.Memory]proof.Bound{proof.DriverPool: b, proof.OwnPool: pool, proof.OwnPoolQuickly: pool} {
+		got, err := proof.Exhaust(bound, runtime.GOMAXPROCS(0), func() (proof.Checker, error) {
+			return proof.NewRunner(proof.Config{Streams: bound.Streams, Over: over})
+		})
+		if total.Programs += got.Programs; err != nil {
+			total.Failure += err.Error()
+		}
 	}
 	return total
 }
