@@ -144,13 +144,13 @@ func (d *Device) Close() error {
 	heaps := d.heaps()
 	for _, h := range heaps {
 		h.Lock()
-		defer h.Unlock()
 	}
 	d.guests.Lock()
 	defer d.guests.Unlock()
 	var errs []error
 	for _, h := range heaps {
 		errs = append(errs, h.arena.close())
+		h.Unlock()
 	}
 	return errors.Join(errs...)
 }

@@ -146,11 +146,16 @@ func (d *Device) StreamDestroy(h driver.Stream) error {
 // lockStream locks the device and brings the stream up to the host's clock.
 // The caller unlocks if there is no error.
 func (d *Device) lockStream(m *method, h driver.Stream) (*stream, error) {
-	s, err := lockNamed(d, m, &d.streams, h)
-	if err == nil {
-		d.catchUp(s)
+	if err := d.begin(m); err != nil {
+		return nil, err
 	}
-	return s, err
+	s := d.streams.get(h)
+	if s == nil {
+		d.mu.Unlock()
+		return nil, unknown(m, d.streams.what, uint64(h))
+	}
+	d.catchUp(s)
+	return s, nil
 }
 
 // StreamQuery reports whether all work of s is done. It does not block.
