@@ -13,7 +13,7 @@ import (
 type Health struct {
 	// OK is true while work is admitted: in the states ok and degraded.
 	OK bool
-	// State is a stable name, a constant of package core/names. The states, each
+	// State is a stable name, a constant of package core/names; empty is ok. The states, each
 	// worse than the one before, are
 	//
 	//	ok        work is admitted, and nothing is known that should be looked into

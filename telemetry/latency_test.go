@@ -42,7 +42,8 @@ func scrape(t *testing.T, r *telemetry.Resource) []byte {
 	defer server.Close()
 	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))(t)
 	request.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
-	response := must.Get(http.DefaultClient.Do(request))(t)
+	response, err := http.DefaultClient.Do(request)
+	must.Do(t, err)
 	defer response.Body.Close()
 	if contentType := response.Header.Get("Content-Type"); !strings.HasPrefix(contentType, "application/openmetrics-text") {
 		t.Fatalf("the handler answers with %s", contentType)

@@ -92,7 +92,8 @@ func waitUntil(t *testing.T, what string, so func() bool) {
 func get(t *testing.T, url string) (body string, code int) {
 	t.Helper()
 	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
-	response := must.Get(http.DefaultClient.Do(request))(t)
+	response, err := http.DefaultClient.Do(request)
+	must.Do(t, err)
 	defer response.Body.Close()
 	text := must.Get(io.ReadAll(response.Body))(t)
 	return string(text), response.StatusCode

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -102,7 +103,7 @@ var healthMetrics = []family[core.Health]{
 }
 
 func sendHealth(h core.Health, out sender) {
-	oneOf(out, names.HealthStates[:], func(state string) bool { return state == h.State })
+	oneOf(out, names.HealthStates[:], func(state string) bool { return state == cmp.Or(h.State, names.HealthOK) })
 }
 
 func sendReasons(h core.Health, out sender) {

@@ -127,7 +127,8 @@ func TestADeltaThatTheServerWouldCutOffIsRefused(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/?seconds=2", nil))(t)
-	r := must.Get(server.Client().Do(request))(t)
+	r, err := server.Client().Do(request)
+	must.Do(t, err)
 	defer r.Body.Close()
 	text := must.Get(io.ReadAll(r.Body))(t)
 	if r.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "WriteTimeout") {

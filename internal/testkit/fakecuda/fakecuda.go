@@ -41,7 +41,7 @@ var object = sync.OnceValues(func() ([]byte, error) {
 	if err := compile("-c", "-O1", "-o", path, here); err != nil {
 		return nil, err
 	}
-	return os.ReadFile(path) //nolint:gosec // the file that it has made
+	return os.ReadFile(path)
 })
 
 // Build links the stand-in into dir and returns its path. The settings are
