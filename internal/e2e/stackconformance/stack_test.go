@@ -17,6 +17,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const deviceBytes = 4 << 30
 
+// It takes some 20 seconds with the race detector: the whole conformance suite runs over
+// each stack.
 func TestStacksConformInEveryOrder(t *testing.T) {
 	for _, order := range stackconformance.Orders() {
 		if testing.Short() && slices.Equal(order, []string{"logging", "budget", "guard hunt", "telemetry"}) {

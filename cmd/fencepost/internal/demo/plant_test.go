@@ -94,6 +94,8 @@ var seenBy = map[core.FindingKind]map[string]string{
 	names.FindingStickyError:       {"sample:65536": "runtime", "off": "runtime"},
 }
 
+// It takes some 12 seconds with the race detector: a demo runs for each bug under each mode
+// of the guard.
 func TestEachPlantedBugIsSeenByWhoCanSeeIt(t *testing.T) {
 	for _, kind := range Kinds() {
 		for guard, source := range seenBy[core.FindingKind(kind)] {
