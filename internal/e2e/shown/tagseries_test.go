@@ -16,7 +16,7 @@ import (
 
 // Two runtimes do the same; one is scraped all the time, the other at the end. More
 // tags than places come and go for milliseconds, and the scrapes of both are equal. With the race detector
-// that takes some 12 seconds: there must be more tags than places.
+// that takes some 12 seconds, most of them for scrapes of every series.
 func TestTheTagsThatHaveSeriesDoNotDependOnScrapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := fencepost.Config{Guard: "off", // a quarter of an hour of looks every 10 ms would be all that the test does
