@@ -38,9 +38,9 @@
 //   - [OpenIntent], [Intent], [PreparedUse], [Waited], [WaitRef]: a launch between PrepareUse and its end
 //   - [Inspector], [BlockInfo], [Listener]: what a stack knows of its blocks, and who hears of their end
 //   - [SpanRef], [SpanContext], [SpanOf], [WithSpan]: spans, without a tracing library
-//   - package oplog: what logs and traces are told of operations; package readings: what metrics read of
-//     streams and pools; package deviceops: what a guard needs of a device; package coretest: the
-//     conformance suite
+//   - package names: the stable names of findings, health and log fields; package oplog: what logs and
+//     traces are told of operations; package readings: what metrics read of streams and pools; package
+//     deviceops: what a guard needs of a device; package coretest: the conformance suite
 //
 // # Decorators
 //
@@ -48,5 +48,5 @@
 // upstream in a named field and spell out every method, so that a method
 // added here must be decided on in each of them.
 //
-// The package imports the standard library only.
+// The package imports the standard library and package names only.
 package core

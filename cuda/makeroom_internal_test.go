@@ -6,30 +6,19 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // A stream is given up, and its lane forgotten, while an allocation on it waits for its turn
 // to make room: no page is mapped for that lane, from which none would come back.
 func TestNoRoomIsMadeInALaneThatIsForgotten(t *testing.T) {
-	drv, err := sim.Open(sim.Config{})
-	check := func(errs ...error) {
-		t.Helper()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	check(err)
-	streams, err := NewStreamPool(drv, StreamPoolConfig{})
-	check(err)
-	r, err := NewPoolResource(drv, streams, PoolConfig{ReapInterval: -1})
-	check(err)
-	handle, err := drv.StreamCreate()
-	check(err)
-	lease, err := streams.Adopt(handle, "adopted")
-	check(err)
+	drv := must.Get(sim.Open(sim.Config{}))(t)
+	streams := must.Get(NewStreamPool(drv, StreamPoolConfig{}))(t)
+	r := must.Get(NewPoolResource(drv, streams, PoolConfig{ReapInterval: -1}))(t)
+	handle := must.Get(drv.StreamCreate())(t)
+	lease := must.Get(streams.Adopt(handle, "adopted"))(t)
+	s := must.Get(streams.table.resolve("test", lease.ID()))(t)
 	m := r.memory.(*lanes)
-	s, err := streams.table.resolve("test", lease.ID())
-	check(err)
 
 	m.moving.Lock()
 	allocated := make(chan error)
@@ -45,7 +34,7 @@ func TestNoRoomIsMadeInALaneThatIsForgotten(t *testing.T) {
 			break
 		}
 	}
-	check(lease.Release())
+	must.Do(t, lease.Release())
 	m.forgetEmpty()
 	m.moving.Unlock()
 	if err := <-allocated; !errors.Is(err, core.ErrStreamMisuse) {
@@ -54,10 +43,10 @@ func TestNoRoomIsMadeInALaneThatIsForgotten(t *testing.T) {
 	if drift, err := r.Drift(); drift.Bytes != 0 || !drift.Known || err != nil {
 		t.Errorf("drift %+v, %v", drift, err)
 	}
-	check(r.TrimPool(0))
+	must.Do(t, r.TrimPool(0))
 	if held := r.Stats().Reserved; held != 0 {
 		t.Errorf("%d bytes cannot be given back", held)
 	}
-	check(r.Close(t.Context()))
-	check(streams.Close(t.Context()), drv.StreamDestroy(handle), drv.Close())
+	must.Do(t, r.Close(t.Context()))
+	must.Do(t, streams.Close(t.Context()), drv.StreamDestroy(handle), drv.Close())
 }
