@@ -85,6 +85,7 @@ func (d *Device) runKernel(o *op) {
 	for _, t := range o.exec.touches {
 		d.judge(o, t)
 	}
+	o.trust()
 	if o.kernel.Indirect {
 		d.indirect.Add(-1)
 	}
