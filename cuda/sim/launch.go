@@ -21,6 +21,9 @@ func (d *Device) Launch(l *driver.Launch) error {
 		return err
 	}
 	d.mu.Unlock()
+	if refusal := driver.CheckSizes(l.Grid, l.Block); refusal != "" {
+		return fault(mLaunch, driver.InvalidValue, refusal)
+	}
 	declared, err := declare(k, l.Args)
 	if err != nil {
 		return err
