@@ -38,6 +38,10 @@ type UseRequest struct {
 	// block belongs to one of Uses; nobody else looks at them. The slice is not
 	// kept.
 	Pointers []uint64
+	// Words are other numbers of the size of an address that the launch hands to the
+	// device. A guard suspects those that happen to be addresses in a block which is
+	// none of Uses. The slice is not kept.
+	Words []uint64
 	// Wait makes a conflicting open intent on another stream something to
 	// wait for, until ctx ends, instead of a refusal.
 	Wait bool

@@ -160,7 +160,7 @@ func (g *Grid) check(op string) error {
 // block that the arguments reach. It returns when the launch is enqueued. A
 // launch that the driver refuses is aborted, and one of sizes that CUDA does not take refused before. The arguments that are pointers
 // (see [driver.Ptr]) are named to the runtime, whose guard finds those that
-// lie in no block of uses. A nil kernel, runtime or lease, and a grid that
+// lie in no block of uses, and suspects other arguments of 64 bits that do. A nil kernel, runtime or lease, and a grid that
 // CUDA does not take, are a [core.InvalidRequestError].
 func (k *Kernel) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease, grid Grid, uses []core.Use, args ...driver.Arg) error {
 	if k == nil {
@@ -173,22 +173,27 @@ func (k *Kernel) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease, grid
 	if err := cmp.Or(needLease("Kernel.Launch", on), grid.check("Kernel.Launch")); err != nil {
 		return err
 	}
-	list := pointerLists.Get().(*[]uint64)
-	defer pointerLists.Put(list)
-	*list = (*list)[:0]
+	lists := wordLists.Get().(*wordList)
+	defer wordLists.Put(lists)
+	lists.pointers, lists.others = lists.pointers[:0], lists.others[:0]
 	for i := range args {
-		if args[i].Pointer {
-			*list = append(*list, args[i].Bits)
+		switch a := &args[i]; {
+		case a.Pointer:
+			lists.pointers = append(lists.pointers, a.Bits)
+		case a.Size == 8:
+			lists.others = append(lists.others, a.Bits)
 		}
 	}
-	req := core.UseRequest{Stream: on.ID(), Launch: k.launch, Uses: uses, Pointers: *list}
+	req := core.UseRequest{Stream: on.ID(), Launch: k.launch, Uses: uses, Pointers: lists.pointers, Words: lists.others}
 	return r.LaunchWith(ctx, req, func(context.Context) error {
 		return refusedUnlessSticky(k.Enqueue(on.Handle(), grid, args...))
 	})
 }
 
-// pointerLists are for the pointers among the arguments of a launch.
-var pointerLists = sync.Pool{New: func() any { return new([]uint64) }}
+// wordLists are for the arguments of a launch that are, or may be, addresses.
+var wordLists = sync.Pool{New: func() any { return new(wordList) }}
+
+type wordList struct{ pointers, others []uint64 }
 
 // Enqueue enqueues the kernel raw, for callers that fence it themselves. A
 // launch function that enqueues nothing else may mark its error with

@@ -88,7 +88,8 @@ func (r *tracker) tellLaunch(in *core.Intent, req *core.UseRequest) {
 			continue
 		}
 		b := blockOf(&in.Uses[at]) // which an announced launch keeps
-		low, high := b.core.ID.Ptr, b.core.ID.Ptr+max(b.core.Bytes, b.mapped)
+		d := b.declared(u.Access)
+		low, high := d.Ptr, d.Ptr+d.Bytes
 		if u.Bytes > 0 && u.Offset > 0 {
 			low = max(low, u.Block.Ptr+u.Offset)
 		}
@@ -96,10 +97,16 @@ func (r *tracker) tellLaunch(in *core.Intent, req *core.UseRequest) {
 			high = min(high, u.Block.Ptr+end)
 		}
 		if low < high {
-			*list = append(*list, driver.Declared{Ptr: low, Bytes: high - low, Access: u.Access})
+			d.Ptr, d.Bytes = low, high-low
+			*list = append(*list, d)
 		}
 	}
 	r.oracle.LaunchBegins(pointOf(in).Stream().Handle(), in.ID, in.Launch, *list)
+}
+
+// declared is an access of the whole block, for an oracle.
+func (b *block) declared(access core.Access) driver.Declared {
+	return driver.Declared{Ptr: b.core.ID.Ptr, Bytes: max(b.core.Bytes, b.mapped), Access: access}
 }
 
 // tellEnd tells the oracle that the launch enqueues no more.
@@ -246,7 +253,11 @@ func (r *tracker) RecordUse(_ context.Context, id core.BlockID, stream core.Stre
 	if err != nil {
 		return err
 	}
+	whole := b.declared(core.ReadWrite)
 	b.mu.Unlock() // not held over the driver's calls
+	if r.oracle != nil {
+		r.oracle.UseRecorded(s.Handle(), whole)
+	}
 	if backlogged, err := r.backlogUse(s, id, stream); backlogged {
 		return err
 	}

@@ -18,16 +18,49 @@ type declaration struct {
 	refs atomic.Int32
 	id   uint64
 	name string
-	uses []driver.Declared
+
+	mu    sync.Mutex
+	uses  []driver.Declared
+	ended bool
+	// strays are accesses that are not declared yet: work that is recorded as a use may have been
+	// enqueued before that while the launch is open, so its end decides.
+	strays []stray
+}
+
+// stray is an access that the launches do not declare of which it may be.
+type stray struct {
+	launches  []*declaration
+	low, high uint64
+	kinds     core.Access
+	found     Finding
+	block     *block
 }
 
 var declarations = sync.Pool{New: func() any { return new(declaration) }}
 
 func (l *declaration) release() {
 	if l.refs.Add(-1) == 0 {
-		l.uses = l.uses[:0]
+		l.uses, l.ended = l.uses[:0], false
 		declarations.Put(l)
 	}
+}
+
+// hold keeps a stray until the launch ends; false if it has.
+func (l *declaration) hold(s stray) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.strays = append(l.strays, s)
+	}
+	return !l.ended
+}
+
+// end is the end of the launch. What is returned may still be declared by another one.
+func (l *declaration) end() (strays []stray) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended, l.strays, strays = true, nil, l.strays
+	return strays
 }
 
 // BlockIsTracked tells whether launches that are enqueued from now on must declare what they
@@ -61,19 +94,73 @@ func (d *Device) LaunchBegins(h driver.Stream, id uint64, name string, uses []dr
 
 // LaunchEnds tells that the launch enqueues no more.
 func (d *Device) LaunchEnds(h driver.Stream, id uint64) {
+	l := d.takeLaunch(h, id)
+	if l == nil {
+		return
+	}
+	for _, s := range l.end() {
+		if from, to := undeclared(s.launches, s.low, s.high, s.kinds); from < to {
+			d.settle(s)
+		}
+		for _, of := range s.launches {
+			of.release()
+		}
+	}
+	l.release()
+}
+
+// takeLaunch takes an open launch off its stream.
+func (d *Device) takeLaunch(h driver.Stream, id uint64) *declaration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.streams.get(h)
+	if s == nil {
+		return nil
+	}
+	i := slices.IndexFunc(s.launches, func(l *declaration) bool { return l.id == id })
+	if i < 0 {
+		return nil
+	}
+	l := s.launches[i]
+	s.launches = slices.Delete(s.launches, i, i+1)
+	return l
+}
+
+// UseRecorded declares for the launches that are open on s what work of none of them does.
+func (d *Device) UseRecorded(h driver.Stream, use driver.Declared) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.streams.get(h)
 	if s == nil {
 		return
 	}
-	for i, l := range s.launches {
-		if l.id == id {
-			s.launches = slices.Delete(s.launches, i, i+1)
-			l.release()
+	for _, l := range s.launches {
+		l.mu.Lock()
+		l.uses = append(l.uses, use)
+		l.mu.Unlock()
+	}
+}
+
+// settle reports a stray, unless a launch is open that may declare it yet.
+func (d *Device) settle(s stray) {
+	for _, l := range s.launches {
+		l.refs.Add(1)
+	}
+	for _, l := range s.launches {
+		if l.hold(s) {
 			return
 		}
 	}
+	for _, l := range s.launches {
+		l.release()
+	}
+	d.fileUndeclared(s.found, s.block)
+}
+
+// fileUndeclared files an access that was not declared, once for the operation's name, the block,
+// and the line that launched it.
+func (d *Device) fileUndeclared(f Finding, b *block) {
+	d.file(f, b, fmt.Sprintf("%s %s", f.Launch, f.Launched.Caller()))
 }
 
 // belong makes an operation one of the launches that are open on its stream. The guard's
@@ -130,7 +217,7 @@ func (o *op) stray(b *block, low, high uint64, access core.Access) (from, to uin
 	if access.Writes() {
 		kinds, access = core.Write, core.Write
 	}
-	from, to = o.undeclared(low, high, kinds)
+	from, to = undeclared(o.launches, low, high, kinds)
 	return from, to, access
 }
 
@@ -141,22 +228,34 @@ func (d *Device) judgeLaunch(o *op, b *block, low, high uint64, access core.Acce
 		return
 	}
 	how := "not declared"
-	switch at, _ := o.undeclared(from, to, core.ReadWrite); {
+	switch at, _ := undeclared(o.launches, from, to, core.ReadWrite); {
 	case at > from:
 		how, to = "declared to be read only", at
-	case slices.ContainsFunc(o.launches, func(l *declaration) bool {
-		return slices.ContainsFunc(l.uses, func(u driver.Declared) bool { return u.Ptr < b.end() && b.ptr < u.Ptr+u.Bytes })
-	}):
+	case declaresPart(o.launches, b):
 		how = "outside the part of the block that is declared"
 	}
-	d.reportUndeclared(o, b, o.accessOf(from, to).party(access), how)
+	kinds := core.ReadWrite
+	if access.Writes() {
+		kinds = core.Write
+	}
+	d.settle(stray{launches: slices.Clone(o.launches), low: from, high: to, kinds: kinds, block: b, found: o.undeclaredAccess(b, o.accessOf(from, to).party(access), how)})
 }
 
-// undeclared is firstGap of what the launches of an operation declare.
-func (o *op) undeclared(low, high uint64, kinds core.Access) (from, to uint64) {
+// declaresPart reports whether one of the launches declares anything of a block.
+func declaresPart(launches []*declaration, b *block) bool {
+	from, to := undeclared(launches, b.ptr, b.end(), core.ReadWrite)
+	return from > b.ptr || to < b.end()
+}
+
+// undeclared is firstGap of what launches declare.
+func undeclared(launches []*declaration, low, high uint64, kinds core.Access) (from, to uint64) {
+	for _, l := range launches {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+	}
 	for covered := true; covered; {
 		covered = false
-		for _, l := range o.launches {
+		for _, l := range launches {
 			for _, u := range l.uses {
 				if u.Access&kinds != 0 && u.Ptr <= low && low < u.Ptr+u.Bytes {
 					low, covered = u.Ptr+u.Bytes, true
@@ -164,7 +263,7 @@ func (o *op) undeclared(low, high uint64, kinds core.Access) (from, to uint64) {
 			}
 		}
 	}
-	for _, l := range o.launches {
+	for _, l := range launches {
 		for _, u := range l.uses {
 			if u.Access&kinds != 0 && u.Ptr > low {
 				high = min(high, u.Ptr)
@@ -174,16 +273,12 @@ func (o *op) undeclared(low, high uint64, kinds core.Access) (from, to uint64) {
 	return low, high
 }
 
-// reportUndeclared files an access that was not declared, once for the operation's name, the
-// block, and the line that launched it.
-func (d *Device) reportUndeclared(o *op, b *block, by Party, how string) {
-	f := Finding{Kind: Undeclared, First: by, How: how, BlockPtr: b.ptr, BlockBytes: b.bytes, BlockStream: b.stream}
-	line := ""
+// undeclaredAccess is the finding of an access that was not declared.
+func (o *op) undeclaredAccess(b *block, by Party, how string) Finding {
+	f := Finding{Kind: Undeclared, First: by, How: how, BlockPtr: b.ptr, BlockBytes: b.bytes, BlockStream: b.stream, Launched: slices.Clone(o.launched)}
 	if n := len(o.launches); n > 0 {
-		l := o.launches[n-1] // the innermost
-		f.LaunchID, f.Launch, f.Launched = l.id, l.name, slices.Clone(o.launched)
-		line = fmt.Sprintf("%s %s", l.name, f.Launched.Caller())
+		f.LaunchID, f.Launch = o.launches[n-1].id, o.launches[n-1].name // the innermost
 	}
 	f.Text = f.Describe(handleName)
-	d.file(f, b, line)
+	return f
 }

@@ -183,7 +183,7 @@ func (d *Device) judgeUndeclared(o *op, from, to uint64, kind core.Access) {
 	d.attributeLate(o, parts)
 	for i := range parts {
 		if u := &parts[i]; u.blk != nil && u.over == nil {
-			d.reportUndeclared(o, u.blk, o.accessOf(u.low, u.high).party(kind), "not what Declare of the kernel's twin lists")
+			d.fileUndeclared(o.undeclaredAccess(u.blk, o.accessOf(u.low, u.high).party(kind), "not what Declare of the kernel's twin lists"), u.blk)
 			return
 		}
 	}

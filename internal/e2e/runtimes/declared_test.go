@@ -251,6 +251,14 @@ var steps = []func(p *correct) error{
 		must.Do(p, rec.Read(s), rec.Preflight(p.Context(), p.rt), d.CopyOnDeviceAsync(foreign, s.Ptr(), min(256, s.Bytes()), on.Handle()), rec.Commit(p.Context(), p.rt))
 		return d.MemFree(foreign)
 	},
+	func(p *correct) error { // work that is recorded, while a launch is open on its stream
+		s, on := p.alloc(), p.stream()
+		must.Do(p, p.rt.Streams().Synchronize(p.Context(), s.BlockID().AllocStream)) // its order is the program's
+		t := must.Get(p.rt.Core().PrepareUse(p.Context(), core.UseRequest{Stream: on.ID(), Launch: "open"}))(p)
+		must.Do(p, p.rt.Driver().MemsetAsync(s.Ptr(), 1, s.Bytes(), on.Handle()), p.rt.Streams().Synchronize(p.Context(), on.ID()))
+		must.Do(p, p.rt.Core().RecordBlockUse(p.Context(), s.BlockID(), on.ID()), p.rt.Core().FinishUse(p.Context(), t))
+		return s.Free(p.Context())
+	},
 	func(p *correct) error { // another block in the place of one
 		i := p.rng.IntN(len(p.slices))
 		must.Do(p, p.slices[i].Free(p.Context()))
@@ -306,6 +314,41 @@ func TestNoCorrectProgramHasAnUndeclaredAccess(t *testing.T) {
 					t.Errorf("a finding: %v", f)
 				}
 			})
+		}
+	}
+}
+
+// The kernels do not touch what the number says: a GPU would not tell.
+func TestANumberThatIsAnAddressIsSuspectedFromTheLedgerOn(t *testing.T) {
+	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
+		for _, guard := range tiers {
+			for name, launch := range map[string]func(d *declarer){
+				"a job's": func(d *declarer) {
+					d.job(d.inc, fencepost.Value(uint64(0)), fencepost.Value(uint32(0)), fencepost.Value(d.table.Ptr()+8))
+				},
+				"a kernel's": func(d *declarer) {
+					must.Do(t, d.inc.Launch(t.Context(), d.rt, d.on, cuda.Blocks1D(1, 1), []core.Use{d.other().Use(core.Read)}, driver.U64(0), driver.U32(0), driver.U64(d.table.Ptr()+8)))
+				},
+				"of freed memory": func(d *declarer) {
+					at := d.table.Ptr() + 8
+					must.Do(t, d.table.Free(t.Context()), d.rt.Drain(t.Context()))
+					d.job(d.inc, fencepost.Value(uint64(0)), fencepost.Value(uint32(0)), fencepost.Value(at))
+				},
+			} {
+				d := newDeclarer(t, backend, guard)
+				victim := d.table.BlockID()
+				launch(d)
+				found := d.rt.Findings().Recent()
+				if guard == "off" {
+					if len(found) > 0 {
+						t.Errorf("%s over %s: found %v", name, backend, found)
+					}
+					continue
+				}
+				if len(found) != 1 || found[0].Kind != names.FindingUndeclaredAccess || !found[0].Unproven || found[0].Victim.ID.Generation != victim.Generation {
+					t.Errorf("%s, %s over %s: found %v", name, guard, backend, found)
+				}
+			}
 		}
 	}
 }
