@@ -48,6 +48,10 @@ type Finding struct {
 	Offset         int64
 	BadBytes       uint64
 	Expected, Seen byte
+	// Allocated and Freed are when the victim's owner allocated it and gave it back, on the
+	// clock of the uses; zero if that is not known. The layers below a guard see the free
+	// later, when the guard passes it on.
+	Allocated, Freed time.Time
 	// AllocStack and FreeStack say where the victim was allocated and freed,
 	// as far as stacks were kept.
 	AllocStack, FreeStack Stack
@@ -101,8 +105,7 @@ type UseRecord struct {
 	// kept, and where the call was refused for the finding, because its error tells
 	// of it there.
 	Caller SpanContext
-	// Time is when the launch was prepared, to the resolution of the clock
-	// of who kept it; zero if that kept none.
+	// Time is when the launch was prepared, zero if that was not kept.
 	Time time.Time
 	// Tags are those of the launch's blocks, the first few in no order, where
 	// they are known; the rest is empty.

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // A block of the ledger was allocated under its eyes, and every declared use
@@ -35,7 +36,7 @@ func (r *Resource) reportUnwritten(rec *ledger.Record, id core.BlockID, suspect 
 	f := r.victim(names.FindingUninitializedRead, rec)
 	rec.Unlock()
 	suspect.Caller = r.untold(suspect.Caller)
-	suspect.Time = r.ledger.Clock.Now()
+	suspect.Time = monotime.Now().Time()
 	f.Suspects = []core.UseRecord{suspect}
 	err := &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: suspect.Stream,
 		Reason: "the launch reads the block before anything wrote it: declare the launch or copy that fills it, or declare Write here"}
@@ -118,7 +119,7 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) e
 	live, freed := r.ledger.Owners(ptr)
 	use := o.use()
 	use.Launch, use.Stream, use.Access = req.Launch, req.Stream, 0
-	use.Time = r.ledger.Clock.Now()
+	use.Time = monotime.Now().Time()
 	for i := range req.Uses {
 		if g := req.Uses[i].Block.Generation; live != nil && g == live.ID.Generation {
 			return nil // declared, and not held because it was freed meanwhile

@@ -1,8 +1,6 @@
 package debugguard
 
 import (
-	"time"
-
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
@@ -13,7 +11,6 @@ const VerdictsForRoom = verdictsForRoom
 func (r *Resource) Seals() int { return int(r.seals.count.Load()) }
 
 // Noted is the time that an operation would note now.
-func (r *Resource) Noted() time.Time { return r.ledger.Clock.Now() }
 
 // Ticking reports whether the upkeep has set its timer.
 func (r *Resource) Ticking() bool { return r.upkeep.armed.Load() }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
-	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -203,7 +202,7 @@ func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
 	for _, perSecond := range []uint64{1, 7, 100, 150, 200, 1000} {
 		var b throttle
 		b.perSecond = perSecond
-		allowed := func(now ledger.Instant) (n uint64) {
+		allowed := func(now uint64) (n uint64) {
 			for range asked {
 				if b.allows(now, 1) {
 					n++
@@ -215,7 +214,7 @@ func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
 			t.Errorf("%d a second: %d at once, want one at least and %d at most", perSecond, n, most)
 		}
 		var sum uint64
-		for now := ledger.Instant(1001); now <= 2000; now++ {
+		for now := uint64(1001); now <= 2000; now++ {
 			sum += allowed(now)
 		}
 		if want := 10 * perSecond; sum < want-1 || sum > want+1 {
@@ -223,9 +222,6 @@ func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
 		}
 		if n := allowed(100_000); n > perSecond/ticksPerSecond+1 {
 			t.Errorf("%d a second: %d at once after a pause", perSecond, n)
-		}
-		if b.perSecond = 0; !b.allows(math.MaxUint32, 1) {
-			t.Error("nothing is allowed where the clock has ended")
 		}
 	}
 }
@@ -237,7 +233,7 @@ func TestTheThrottleHoldsUnderConcurrentUse(t *testing.T) {
 	var allowed atomic.Uint64
 	for g := range 8 {
 		group.Go(func() {
-			for now := ledger.Instant(1); now <= 500; now++ {
+			for now := uint64(1); now <= 500; now++ {
 				for range 20 {
 					if b.allows(now, core.StreamID(g)) {
 						allowed.Add(1)

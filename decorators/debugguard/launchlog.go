@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
@@ -20,8 +20,6 @@ type launchLog struct {
 	// entered is set for good with the first open launch.
 	entered atomic.Bool
 	shards  [8]launchShard
-	// clock tells the time of what is taken out of the log.
-	clock *ledger.Clock
 }
 
 // launchShard is the launches of some streams.
@@ -43,7 +41,7 @@ func (l *launchLog) shard(s core.StreamID) *launchShard {
 type launchRecord struct {
 	// use has no time: it is worked out of at when somebody asks, and not at each launch.
 	use          core.UseRecord
-	at           ledger.Instant
+	at           monotime.Instant
 	began, ended uint64
 	// done is the tick by which the device was seen to have done it, 0 if it was not.
 	done uint64
@@ -118,7 +116,7 @@ func (l *launchLog) snapshot() (launches []launchRecord, gone uint64) {
 	}
 	for i := range launches {
 		if e := &launches[i]; e.at != 0 {
-			e.use.Time = l.clock.Time(e.at)
+			e.use.Time = e.at.Time()
 		}
 	}
 	return launches, gone

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/launchkind"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // PrepareUse opens the intent at the upstream. A use of a block that was
@@ -174,13 +175,13 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	if err != nil && len(racing) == 0 {
 		return r.refused(err, late{op: "RecordUse", stream: stream})
 	}
-	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Caller: in}
+	use, at := core.UseRecord{Stream: stream, Access: core.ReadWrite, Caller: in}, monotime.Now()
 	if rec := r.ledger.Lock(id); rec != nil {
-		rec.Note(r.ledger.Pack(use.LaunchID, use.Launch, use.Stream, use.Access))
+		rec.Note(r.ledger.Pack(use.LaunchID, use.Launch, use.Stream, use.Access, at))
 		rec.Unlock()
 	}
 	if r.Mode() >= Sample {
-		r.launches.addRecorded(&launchRecord{use: use, at: r.ledger.Clock.Instant(), began: began})
+		r.launches.addRecorded(&launchRecord{use: use, at: at, began: began})
 	}
 	return err
 }
@@ -213,7 +214,7 @@ func isOwnLook(u core.UseRecord) bool {
 // missingFence reports that work on the stream was not ordered behind the
 // uses that it may overtake, and returns it as an error, nil if it is not proven.
 func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream core.StreamID, racing []core.UseRecord) error {
-	now := r.ledger.Clock.Now()
+	now := monotime.Now()
 	f := core.Finding{Kind: names.FindingUseBeforeAlloc, Victim: core.Block{ID: id, State: core.Live}}
 	for i := range racing {
 		if !isReadiness(racing[i]) {
@@ -224,7 +225,7 @@ func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream cor
 		f = r.victim(f.Kind, rec)
 		rec.Unlock()
 	}
-	f.Suspects = append([]core.UseRecord{{Stream: stream, Access: core.ReadWrite, Time: now}}, racing...)
+	f.Suspects = append([]core.UseRecord{{Stream: stream, Access: core.ReadWrite, Time: now.Time()}}, racing...)
 	if f.Kind == names.FindingUseBeforeAlloc && r.below.Adopted(id, stream) {
 		f.Unproven, f.Suspects[0].Caller = true, r.spanIn(ctx)
 		f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q, and Fencepost has not ordered it behind %s, at %s; if you ordered it yourself, an event of your own between the adopted streams, this is no bug: "+

@@ -29,6 +29,7 @@ var thisProcess = sync.OnceValue(func() Process {
 func FromFinding(f core.Finding) Finding {
 	w := Finding{
 		Kind: clean(string(f.Kind)), Source: clean(f.Source), Text: clean(f.Text), Time: instant(f.Time), Unproven: f.Unproven,
+		Allocated: instant(f.Allocated), Freed: instant(f.Freed),
 		AllocStack: f.AllocStack.Lines(), FreeStack: f.FreeStack.Lines(), CallStack: f.CallStack.Lines(),
 		Uses: fromUses(f.Uses), OlderUses: f.OlderUses, Suspects: fromUses(f.Suspects), MoreSuspects: f.MoreSuspects,
 		Trace: f.Span.Extent(f.Alone), Error: fromError(f.Err),

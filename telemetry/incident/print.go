@@ -32,6 +32,12 @@ func (in *Incident) String() string {
 			at = (v.Ptr + Address(f.Damage.Offset)).String()
 		}
 	}
+	if !f.Allocated.IsZero() {
+		p.line("  allocated  %s", stamp(f.Allocated))
+	}
+	if !f.Freed.IsZero() {
+		p.line("  freed      %s", stamp(f.Freed))
+	}
 	if d := f.Damage; d != nil {
 		p.line("  damage     %d bytes, the first at offset %d (%v): %v expected, %v seen", d.Bytes, d.Offset, at, d.Expected, d.Seen)
 	}
