@@ -125,6 +125,11 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) e
 			return nil // declared, and not held because it was freed meanwhile
 		}
 	}
+	for _, b := range [...]*core.Block{live, freed} {
+		if b != nil {
+			r.noteGiven(o, b.ID)
+		}
+	}
 	switch {
 	case live != nil:
 		return r.accusePointer(names.FindingUndeclaredAccess, live.ID, use, ptr)
@@ -132,6 +137,19 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) e
 		return r.accusePointer(names.FindingStaleHandle, freed.ID, use, ptr)
 	}
 	return nil
+}
+
+// noteGiven adds a prepared launch to the uses of a block that it was given a pointer into
+// and does not declare.
+func (r *Resource) noteGiven(o *openLaunch, id core.BlockID) {
+	if o.id == 0 {
+		return
+	}
+	if rec := r.ledger.Lock(id); rec != nil {
+		rec.Note(r.ledger.Pack(o.id, o.name, o.stream, 0, o.at))
+		rec.Unlock()
+		o.given = append(o.given, knownUse{rec: rec, generation: id.Generation})
+	}
 }
 
 // accusePointer reports a pointer into a block that the launch does not

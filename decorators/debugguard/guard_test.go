@@ -105,7 +105,7 @@ func TestSuspectsAreBoundedAndOrdered(t *testing.T) {
 	w := window{from: from, to: l.tick(), stream: 0}
 	add(7, 3)
 	ids := func(limit int) (got []uint64) {
-		found, _ := l.suspects(w, []core.UseRecord{{LaunchID: 5}}, limit)
+		found, _, _ := l.suspects(w, []core.UseRecord{{LaunchID: 5}}, limit)
 		for _, u := range found {
 			got = append(got, u.LaunchID)
 		}
@@ -114,10 +114,10 @@ func TestSuspectsAreBoundedAndOrdered(t *testing.T) {
 	if got := ids(9); !slices.Equal(got, []uint64{5, 6, 7, 3}) {
 		t.Errorf("suspects %v, want 5 (used the victim), 6, 7 (on another stream, since), 3", got)
 	}
-	if _, more := l.suspects(w, nil, 9); !more {
+	if _, more, _ := l.suspects(w, nil, 9); !more {
 		t.Error("a launch within the window was forgotten, and nobody says that there may be more")
 	}
-	if _, more := l.suspects(window{from: w.to, to: w.to}, nil, 9); more {
+	if _, more, _ := l.suspects(window{from: w.to, to: w.to}, nil, 9); more {
 		t.Error("what was forgotten before the window counts")
 	}
 	if got := ids(1); len(got) != 1 {
@@ -147,7 +147,7 @@ func TestWritersAreSuspectedFirst(t *testing.T) {
 	add(10, 5, core.Write)
 	add(11, 5, core.Write)
 	ids := func(w window) (got []uint64) {
-		found, _ := l.suspects(w, []core.UseRecord{{LaunchID: 7}, {LaunchID: 12}}, 16)
+		found, _, _ := l.suspects(w, []core.UseRecord{{LaunchID: 7}, {LaunchID: 12}}, 16)
 		for _, u := range found {
 			got = append(got, u.LaunchID)
 		}
@@ -157,7 +157,7 @@ func TestWritersAreSuspectedFirst(t *testing.T) {
 		t.Errorf("suspects %v, want %v", got, want)
 	}
 	for limit, want := range map[int]bool{9: true, 10: false} {
-		if _, more := l.suspects(w, nil, limit); more != want {
+		if _, more, _ := l.suspects(w, nil, limit); more != want {
 			t.Errorf("of ten suspects at most %d are named: more is %v", limit, more)
 		}
 	}
@@ -180,16 +180,16 @@ func TestForgottenLaunchesThatTouchedTheVictimAreSuspects(t *testing.T) {
 		l.addRecorded(&launchRecord{use: core.UseRecord{LaunchID: id}, began: l.now()})
 	}
 	w := window{from: from, to: l.tick(), recalls: true}
-	got, _ := l.suspects(w, touched, 16)
+	got, _, _ := l.suspects(w, touched, 16)
 	if len(got) != 2 || got[0].LaunchID != 2 || got[1].Launch != "first" {
 		t.Errorf("suspects %v", got)
 	}
 	w.recalls = false
-	if got, _ := l.suspects(w, touched, 16); len(got) != 1 || got[0].LaunchID != 2 {
+	if got, _, _ := l.suspects(w, touched, 16); len(got) != 1 || got[0].LaunchID != 2 {
 		t.Errorf("suspects %v of a window that recalls nobody", got)
 	}
 	w = window{from: l.now(), to: l.tick(), recalls: true}
-	if got, _ := l.suspects(w, touched, 16); len(got) != 0 {
+	if got, _, _ := l.suspects(w, touched, 16); len(got) != 0 {
 		t.Errorf("used before the window: %v", got)
 	}
 }

@@ -33,6 +33,8 @@ type openLaunch struct {
 	// is. A block that the launch names twice stands there twice.
 	known   []knownUse
 	guarded bool
+	// given are those that it was given a pointer into and does not declare.
+	given []knownUse
 	// of is the guard whose launch this is, and ticket its ticket, once it was entered.
 	// below is what another guard, below this one, keeps of it.
 	of     *Resource
@@ -287,7 +289,7 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 
 // retract takes the launch out of its blocks' uses again.
 func (r *Resource) retract(o *openLaunch) {
-	for _, h := range o.known {
+	for _, h := range slices.Concat(o.known, o.given) {
 		if h.rec.Lock(h.generation) {
 			h.rec.Retract(o.id)
 			h.rec.Unlock()

@@ -76,6 +76,8 @@ func (f *Finding) suspicion() string {
 	switch {
 	case f.Kind == names.FindingStickyError:
 		return "in flight"
+	case f.Unranked:
+		return fmt.Sprintf("%d ran meanwhile, in order of time; none declared the block, and there may be others", len(f.Suspects))
 	case f.MoreSuspects:
 		return fmt.Sprintf("%d suspects, likeliest first; there may be more", len(f.Suspects))
 	case len(f.Suspects) == 1:

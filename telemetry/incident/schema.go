@@ -59,6 +59,8 @@ type Finding struct {
 	Suspects   []Use     `json:"suspects,omitempty"`
 	// MoreSuspects is set if there may be suspects that are not named.
 	MoreSuspects bool `json:"more_suspects,omitempty"`
+	// Unranked is set if no suspect declared the victim: they are in order of time.
+	Unranked bool `json:"unranked,omitempty"`
 	// TraceID and SpanID name the exported span that tells of it, in hexadecimal digits
 	// as W3C trace context writes them; Trace says how much of that trace was exported:
 	// "full", or "event" if it is only that span.
