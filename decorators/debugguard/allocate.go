@@ -135,7 +135,15 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 		r.forwarded.isolation.Add(int64(l.Total() - b.Bytes))
 	}
 	r.tellStack(l.Total(), b.Tag, stack)
+	armed := false
+	defer func() {
+		if !armed { // code of the user's panics in a layer below, and nobody gets the block
+			r.noteReleased(rec)
+			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), rec.Inner())
+		}
+	}()
 	r.arm(ctx, launchArm, rec, redZones)
+	armed = true
 	r.ledger.EnterGuarded(rec)
 	r.count.guarded.Add(1)
 	return b, nil

@@ -312,7 +312,7 @@ func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
 		}
 		h.rec.Unlock()
 		if last {
-			r.freeUnblocked(ctx, h.rec)
+			defer r.freeUnblocked(ctx, h.rec) // all of them, also where code of the user's panics
 		}
 	}
 	o.recycle()

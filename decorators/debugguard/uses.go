@@ -22,54 +22,70 @@ import (
 // does not declare, are found, and refused with a [core.StreamMisuseError] if
 // [Advanced.Refuse] says so. An upstream that tracks no uses refuses them
 // itself.
-func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.Ticket, err error) {
 	if r.gate.Load() == 0 || !r.tracked {
 		return r.uses.PrepareUse(ctx, req)
 	}
 	req.Launch = names.Bound(req.Launch)
-	o := openLaunches.Get().(*openLaunch)
+	o, returned := openLaunches.Get().(*openLaunch), false
+	defer func() {
+		if !returned { // code of the user's panics, and nobody gets the ticket
+			if t.IsOpen() {
+				r.retract(o)
+				_ = r.uses.AbortUse(ctx, t)
+			}
+			r.dropBlocks(ctx, o)
+		}
+	}()
+	err = r.prepareKnown(ctx, &req, o, &t)
+	returned = true
+	return t, err
+}
+
+// prepareKnown is PrepareUse of a launch o, into t.
+func (r *Resource) prepareKnown(ctx context.Context, req *core.UseRequest, o *openLaunch, t *core.Ticket) error {
 	o.began, o.caller, o.readsOnly = r.launches.now(), req.Span, req.OwnWork == launchkind.ReadsOnly
-	err := r.retainBlocks(o, &req)
+	err := r.retainBlocks(o, req)
 	if err == nil {
-		err = r.sealedUses(ctx, &req)
+		err = r.sealedUses(ctx, req)
 	}
 	if err == nil && r.cfg.Advanced.Refuse {
-		err = r.refuse(o, &req)
+		err = r.refuse(o, req)
 	}
 	if err != nil {
 		r.dropBlocks(ctx, o)
-		return core.Ticket{}, err
+		return err
 	}
-	t, err := r.prepare(ctx, &req)
-	if err != nil {
+	if *t, err = r.prepare(ctx, req); err != nil {
 		r.dropBlocks(ctx, o)
-		return t, r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
+		return r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
 	}
 	r.delay(ctx, req.Stream)
 	r.begin(o, t.Intent())
 	if err := r.noteUses(o, t.Intent()); err != nil { // freed while this call waited
-		return core.Ticket{}, r.withdraw(ctx, t, o, err)
+		return r.withdraw(ctx, t, o, err)
 	}
 	if len(req.Pointers) > 0 && !r.cfg.Advanced.Refuse {
-		_ = r.checkPointers(o, &req) // prepared: the errors are the findings'
+		_ = r.checkPointers(o, req) // prepared: the errors are the findings'
 	}
-	entered := r.enter(t, o)
-	if err := r.sealedUses(ctx, &req); err != nil { // sealed since it was asked
+	entered := r.enter(*t, o)
+	if err := r.sealedUses(ctx, req); err != nil { // sealed since it was asked
 		if entered {
 			r.launches.end(o, nil)
 		}
-		return core.Ticket{}, r.withdraw(ctx, t, o, err)
+		return r.withdraw(ctx, t, o, err)
 	}
 	if !entered {
 		o.recycle()
 	}
-	return t, nil
+	return nil
 }
 
 // withdraw takes a launch back of which nothing was enqueued, and returns why.
-func (r *Resource) withdraw(ctx context.Context, t core.Ticket, o *openLaunch, why error) error {
+func (r *Resource) withdraw(ctx context.Context, t *core.Ticket, o *openLaunch, why error) error {
 	r.retract(o)
-	_ = r.uses.AbortUse(ctx, t)
+	_ = r.uses.AbortUse(ctx, *t)
+	*t = core.Ticket{}
 	r.dropBlocks(ctx, o)
 	return why
 }
@@ -94,10 +110,10 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 		in = nil
 	}
 	r.launches.end(o, in)
+	defer r.dropBlocks(ctx, o)     // also where code of the user's panics in a layer below, or is told of a finding
 	err = r.uses.FinishUse(ctx, t) // spends the ticket, also if it fails
 	r.forget(o)
 	r.bisect(ctx, o)
-	r.dropBlocks(ctx, o)
 	return err
 }
 
@@ -111,12 +127,13 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	if o == nil {
 		return r.abortUnentered(ctx, t)
 	}
-	err = r.uses.AbortUse(ctx, t) // spends the ticket, also if it fails
-	r.forget(o)
-	r.launches.end(o, nil)
-	r.retract(o)
-	r.dropBlocks(ctx, o)
-	return err
+	defer func() {
+		r.forget(o)
+		r.launches.end(o, nil)
+		r.retract(o)
+		r.dropBlocks(ctx, o)
+	}()
+	return r.uses.AbortUse(ctx, t) // spends the ticket, also if it fails
 }
 
 // abortUnentered is AbortUse of a launch that only its intent knows.
