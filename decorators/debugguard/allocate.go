@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // Allocate returns a live block. A guarded one costs red zones and one launch
@@ -60,7 +61,7 @@ func (r *Resource) choose(u *rules, hunted bool, req *core.Request) bool {
 			return own.chooses(req.Bytes)
 		}
 	}
-	return r.bytesChoose(u, req) && (u.unbounded || r.throttle.allows(r.ledger.Clock.Instant(), req.Stream))
+	return r.bytesChoose(u, req) && (u.unbounded || r.throttle.allows(uint64(r.cfg.Advanced.Now().Sub(r.opened)/ledger.Tick), req.Stream))
 }
 
 // allocateKnown allocates a block that only the ledger knows, into b: most
@@ -69,7 +70,7 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 	if err := r.obtain(ctx, req, b, patient); err != nil {
 		return err
 	}
-	rec, due := r.ledger.Enter(b)
+	rec, due := r.ledger.Enter(b, monotime.Now())
 	if l := r.path.Lane(b.ID.AllocStream); l != nil {
 		due = r.stackDue(l, b.Bytes)
 	}
@@ -103,7 +104,7 @@ func (r *Resource) tellStack(bytes uint64, tag core.Tag, stack core.Stack) {
 // those whose turn it is by their bytes, and large ones, of which only so many
 // in a time that it never costs more than a hundredth of a processor.
 func (r *Resource) keepsStacks(bytes uint64, due bool) bool {
-	return (due || bytes >= ledger.AlwaysStacks) && r.ledger.Stacks.Affords(r.ledger.Clock.Instant())
+	return (due || bytes >= ledger.AlwaysStacks) && r.ledger.Stacks.Affords(monotime.Now())
 }
 
 // allocateGuarded allocates a block between red zones. If there is no room
@@ -137,7 +138,15 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 		r.forwarded.isolation.Add(int64(l.Total() - b.Bytes))
 	}
 	r.tellStack(l.Total(), b.Tag, stack)
+	armed := false
+	defer func() {
+		if !armed { // code of the user's panics in a layer below, and nobody gets the block
+			r.noteReleased(rec)
+			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), rec.Inner())
+		}
+	}()
 	r.arm(ctx, launchArm, rec, redZones)
+	armed = true
 	r.ledger.EnterGuarded(rec)
 	r.count.guarded.Add(1)
 	return b, nil

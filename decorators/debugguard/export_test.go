@@ -1,7 +1,11 @@
 package debugguard
 
 import (
+<<<<<<< HEAD
 	"time"
+=======
+	"github.com/fencepost-gpu/fencepost/core"
+>>>>>>> suspects
 )
 
 // VerdictsForRoom is how many verdicts of other blocks a free reads at most.
@@ -11,7 +15,6 @@ const VerdictsForRoom = verdictsForRoom
 func (r *Resource) Seals() int { return int(r.seals.count.Load()) }
 
 // Noted is the time that an operation would note now.
-func (r *Resource) Noted() time.Time { return r.ledger.Clock.Now() }
 
 // Ticking reports whether the upkeep has set its timer.
 func (r *Resource) Ticking() bool { return r.upkeep.armed.Load() }

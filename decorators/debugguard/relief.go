@@ -56,10 +56,22 @@ func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block,
 	if *b, err = r.upstream.Allocate(ctx, *req); err == nil || !curable(err) {
 		return err
 	}
+<<<<<<< HEAD
 	return r.relieve(ctx, want{req, !req.Isolated, patient}, given, err, func() (err error) {
+=======
+	returned := false
+	defer func() {
+		if !returned && b.ID.Generation != 0 { // who hears of refusals panics, and nobody gets the block
+			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), b.ID)
+		}
+	}()
+	err = r.relieve(ctx, want{req, !req.Isolated, patient}, seen, err, func() (err error) {
+>>>>>>> suspects
 		*b, err = r.upstream.Allocate(ctx, *req)
 		return err
 	})
+	returned = true
+	return err
 }
 
 // Reserve asks the upstream, and gives up quarantine before it is refused. A
@@ -141,7 +153,16 @@ func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.canaries.f
 // queued, not waited for. It reports whether anything was freed, by this call or
 // by others since the number of blocks given was read.
 func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
+	if r.giveUpLocked(ctx, bytes, given); r.given() == given {
+		return false
+	}
+	_ = r.upstream.ReapPending(ctx) // what fails here, the next attempt tells
+	return true
+}
+
+func (r *Resource) giveUpLocked(ctx context.Context, bytes, given uint64) {
 	r.evicting.Lock()
+	defer r.evicting.Unlock()
 	if r.given() == given {
 		freed, _ := r.giveUpCanaries(ctx, math.MaxUint64, never) // what fails stays, for later
 		if freed == 0 {
@@ -149,12 +170,6 @@ func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
 		}
 		r.givenUp.add(core.Amount{Bytes: freed, Blocks: r.given() - given})
 	}
-	r.evicting.Unlock()
-	if r.given() == given {
-		return false
-	}
-	_ = r.upstream.ReapPending(ctx) // what fails here, the next attempt tells
-	return true
 }
 
 // hide keeps an error that the caller is not told out of the statistics.
@@ -201,17 +216,29 @@ type forwardedFrees struct {
 }
 
 // forwardFree frees a guarded block at the upstream.
-func (r *Resource) forwardFree(ctx context.Context, rec *ledger.Record) (core.Block, error) {
+func (r *Resource) forwardFree(ctx context.Context, rec *ledger.Record) (b core.Block, err error) {
 	rec.Guard.Forwarded.Store(true)
 	if rec.Guard.Isolated {
 		r.forwarded.isolation.Add(int64(rec.Bytes))
 	}
+<<<<<<< HEAD
 	b, err := r.upstream.Deallocate(ctx, rec.Inner())
 	if err != nil && rec.Guard.Forwarded.CompareAndSwap(true, false) {
 		if rec.Guard.Isolated {
 			r.forwarded.isolation.Add(-int64(rec.Bytes))
+=======
+	returned := false
+	defer func() {
+		if (err != nil || !returned && !r.gone(rec)) && rec.Guard.Forwarded.CompareAndSwap(true, false) {
+			r.forwarded.memory.sub(rec.Footprint())
+			if rec.Guard.Isolated {
+				r.forwarded.isolation.Add(-int64(rec.Bytes))
+			}
+>>>>>>> suspects
 		}
-	}
+	}()
+	b, err = r.upstream.Deallocate(ctx, rec.Inner())
+	returned = true
 	return b, err
 }
 

@@ -66,7 +66,7 @@ var rows = []Row{
 	{Name: t.SpanFinding, Case: "of a launch", When: fmt.Sprintf("each finding, under those of its first %d suspects that were traced; without a suspect under the victim's newest traced use", t.MaxFindingSpans),
 		Parents: []t.SpanName{t.SpanFinish, t.SpanLaunch}, Status: Error,
 		Attributes: slices.Concat(finding, always(t.AttrLaunchID, t.AttrStream), sometimes(named, t.AttrLaunchName))},
-	{Name: t.SpanFinding, Case: "of a request", When: fmt.Sprintf("each finding, in the request, sampled or not, of the likeliest of its first %d suspects that were not traced; if no launch is known, in the request that freed the victim, or else in the one that allocated it", t.MaxFindingSpans),
+	{Name: t.SpanFinding, Case: "of a request", When: fmt.Sprintf("each finding, in the request, sampled or not, of the likeliest of its first %d suspects that were not traced; if no launch is known, or more than three of which none declared the victim, in the request that freed the victim, or else in the one that allocated it", t.MaxFindingSpans),
 		Parents: []t.SpanName{Caller, t.SpanLaunch, t.SpanDealloc, t.SpanAlloc}, Status: Error,
 		Attributes: slices.Concat(finding, always(t.AttrTrace), sometimes("a launch is suspected", t.AttrLaunchID, t.AttrStream), sometimes(named, t.AttrLaunchName))},
 	{Name: t.SpanCopy, When: "each copy, while the driver is given it; when it is done shows the wait for its stream", Parents: []t.SpanName{t.SpanLaunch, Caller}, Status: ErrorOnFailure,
