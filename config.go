@@ -160,7 +160,7 @@ type Config struct {
 	// file, and the history is dumped; empty means none are. FENCEPOST_INCIDENTS. See package
 	// [incident].
 	Incidents string
-	// IncidentConfig says how many files there may be. Its Folder and Around
+	// IncidentConfig says how many files there may be. Its Folder, Around and Failed
 	// are set by Open.
 	IncidentConfig incident.Config
 	// DumpConfig says how often the history is dumped into that folder, upon a

@@ -277,7 +277,7 @@ func (r *Runtime) openIncidents(cfg Config) error {
 		return nil
 	}
 	settings := cfg.IncidentConfig
-	settings.Folder, settings.Around = cfg.Incidents, r.around
+	settings.Folder, settings.Around, settings.Failed = cfg.Incidents, r.around, r.findings.IncidentFailed
 	w, err := incident.NewWriter(settings)
 	if err != nil {
 		return cannotWrite("IncidentConfig", err)
