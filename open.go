@@ -329,16 +329,21 @@ func (r *Runtime) openDumps(cfg Config) error {
 	return nil
 }
 
-// Close ends the runtime. It refuses further work, waits for the device to
-// pass what is queued until ctx ends (or Config.CloseTimeout, if ctx has no
-// deadline), reports what was never given back, with tags and stacks, and
+// Close ends the runtime. From now on new work is refused: jobs, leases, allocations,
+// reservations and launches. What is out is waited for: jobs under way and other leases
+// until ctx ends (or Config.CloseTimeout, if ctx has no deadline), then blocks and open
+// launches as [core.Runtime.Close] does. Close waits for the device to
+// pass what is queued, reports what was never given back, with tags and stacks, and
 // closes the device. Leases that are still out are named in the error. When
-// ctx ends first, Close takes a quarter of a second more to give up, up to a second
-// for each step whose call of the driver does not return, and a quarter to write
+// ctx ends first, Close takes a quarter of a second more to drain and as much to give up,
+// up to a second for each step whose call of the driver does not return, and a quarter to write
 // incidents, and for a Config.OnHealth that does not return. A second Close
 // returns what the first did. From then on every method that would call the
 // device is refused with an error that matches [core.ErrClosed], however Close
 // ended.
+//
+// A service shuts its server down first, so that requests under way finish what they
+// have still to allocate and launch, and then the runtime.
 func (r *Runtime) Close(ctx context.Context) (core.Leftover, error) {
 	if r == nil {
 		return core.Leftover{}, r.refuseClosed("Close")
@@ -348,16 +353,30 @@ func (r *Runtime) Close(ctx context.Context) (core.Leftover, error) {
 }
 
 func (r *Runtime) close(ctx context.Context) {
+	dated := ctx
 	if _, bounded := ctx.Deadline(); !bounded {
 		limited, cancel := context.WithTimeout(ctx, r.timeout)
 		defer cancel()
-		ctx = limited
+		ctx, dated = undated{limited}, limited
 	}
 	r.closed.Store(true)
+	r.core.BeginClose()
+	r.streams.BeginClose()
+	_ = deadline.Poll(dated, func() (bool, error) {
+		return len(r.streams.Leases()) == 0 || r.core.Health().Err != nil, nil // those that stay out are named below
+	})
 	var err error
-	r.leftover, err = r.core.Close(ctx)
-	r.closeError = r.withoutEchoes(errors.Join(err, r.giveUp(ctx)))
+	_ = deadline.AtLeastAMoment(func(ctx context.Context) error {
+		r.leftover, err = r.core.Close(ctx)
+		return err
+	})(ctx)
+	r.closeError = r.withoutEchoes(errors.Join(err, r.giveUp(dated)))
 }
+
+// undated is a context that ends but does not say when: the caller granted no time.
+type undated struct{ context.Context }
+
+func (undated) Deadline() (end time.Time, ok bool) { return }
 
 // refuseClosed is the error of what calls the device from when Close begins.
 func (r *Runtime) refuseClosed(op string) error {

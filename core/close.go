@@ -7,21 +7,39 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
-// Close refuses further work, has what was never given back compared
-// ([Resource.CheckLive]), waits until the device has passed that and every
-// queued free or ctx ends, and reports what was never given back, each leak as a
-// finding too. It does not free leaked blocks: work that the runtime does not
-// know of may still use them. Uses that are open may still be ended. A second
+// quiet is how long Close waits for the next block to be given back, where its context has
+// no deadline.
+const quiet = 250 * time.Millisecond
+
+// BeginClose refuses new work from now on with [ErrClosed]: allocations, reservations and
+// launches. What is out can still be given back, until Close has ended. It does not block.
+func (r *Runtime) BeginClose() {
+	if r != nil {
+		r.closing.Store(true)
+	}
+}
+
+// Close refuses new work, as BeginClose, and waits for what is out to be given back: blocks
+// and open uses. It waits until ctx's deadline; without one, until nothing was given back for a
+// quarter of a second, so that a leak is told soon. Then it refuses to take back what is
+// left, except that open uses may still be ended. It has that
+// compared ([Resource.CheckLive]), waits until the device has passed every queued free or
+// ctx ends, and reports what was never given back, each leak as a finding too. It does not
+// free leaked blocks: work that the runtime does not know of may still use them. A second
 // Close returns [ErrClosed].
 func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 	if r == nil {
 		return Leftover{}, missingRuntime("Close")
 	}
-	if !r.closed.CompareAndSwap(false, true) {
+	if !r.ending.CompareAndSwap(false, true) {
 		return Leftover{}, fmt.Errorf("Close refused: the runtime is %w", ErrClosed)
 	}
+	r.BeginClose()
+	r.awaitReturns(ctx)
+	r.closed.Store(true)
 	var err error
 	if r.lost.Load() == nil {
 		err = r.settle(ctx)
@@ -53,6 +71,23 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 		err = errors.Join(errors.New("Close: not everything was given back by the device"), err)
 	}
 	return left, err
+}
+
+// awaitReturns waits for what is out to be given back.
+func (r *Runtime) awaitReturns(ctx context.Context) {
+	_, dated := ctx.Deadline()
+	var before uint64
+	var since time.Time
+	_ = deadline.Poll(ctx, func() (bool, error) {
+		st := r.resource.Stats()
+		if st.Live.Blocks <= st.Poisoned && st.OpenIntents == 0 || r.lost.Load() != nil {
+			return true, nil // of a block that could not be fenced nothing is taken back
+		}
+		if returned := st.Deallocations + st.Launches + st.Aborts; returned != before || since.IsZero() {
+			before, since = returned, time.Now()
+		}
+		return !dated && time.Since(since) >= quiet, nil
+	})
 }
 
 // settle has what is live compared, because nobody will free it any more, and

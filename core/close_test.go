@@ -192,3 +192,34 @@ func TestALeakTellsItsAge(t *testing.T) {
 	mustBe(t, "number of findings", len(all), 1)
 	mustBe(t, "whether the text tells the age: "+all[0].Text, strings.Contains(all[0].Text, "allocated 1m30"), true)
 }
+
+// What is out when Close begins is taken back, and is no leak; new work is refused.
+func TestCloseTakesBackWhatIsOut(t *testing.T) {
+	rt, _, found := fakeRuntime(t)
+	freed, used := alloc(t, rt, 64), alloc(t, rt, 64)
+	ticket, err := rt.PrepareBlockUse(t.Context(), used.ID, 1, core.Read)
+	succeed(t, "prepare", err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	closed := make(chan core.Leftover)
+	go func() {
+		left, err := rt.Close(ctx)
+		if err != nil {
+			t.Errorf("close: %v", err)
+		}
+		closed <- left
+	}()
+	for rt.Health().OK {
+		time.Sleep(time.Millisecond)
+	}
+	_, refused := rt.Allocate(t.Context(), core.Request{Bytes: 1})
+	mustBe(t, "whether an allocation is refused", errors.Is(refused, core.ErrClosed), true)
+	for _, b := range []core.Block{freed, used} {
+		_, err := rt.Deallocate(t.Context(), b.ID)
+		succeed(t, "deallocate", err)
+	}
+	succeed(t, "finish", rt.FinishUse(t.Context(), ticket))
+	left := <-closed
+	mustBe(t, "what is left", left.String(), "nothing")
+	mustBe(t, "number of findings", found.count(), 0)
+}

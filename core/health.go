@@ -18,7 +18,7 @@ type Health struct {
 	//
 	//	ok        work is admitted, and nothing is known that should be looked into
 	//	degraded  work is admitted, and somebody should look into the reasons
-	//	closed    the runtime was closed; every call is refused
+	//	closed    the runtime was closed, or is being closed; new work is refused
 	//	poisoned  the device's context was lost; every call is refused, and only a new
 	//	          process gets the device back. It stays so after Close
 	State string
@@ -40,7 +40,7 @@ func (r *Runtime) Health() Health {
 		return Health{State: names.HealthPoisoned, Reason: text, Err: f.err,
 			Signs: []HealthSign{{Reason: names.HealthStickyError, Text: text, Since: f.at}}}
 	}
-	if r.closed.Load() {
+	if r.closing.Load() {
 		return Health{State: names.HealthClosed, Reason: "closed"}
 	}
 	return Health{OK: true, State: names.HealthOK}

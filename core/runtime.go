@@ -15,7 +15,9 @@ type Runtime struct {
 	resource Resource
 	findings func(Finding)
 
-	closed  atomic.Bool
+	closing atomic.Bool // new work is refused
+	ending  atomic.Bool // Close has begun
+	closed  atomic.Bool // and what gives back is too
 	lost    atomic.Pointer[stickyFault]
 	sticky  atomic.Uint64
 	dropped atomic.Uint64
@@ -61,7 +63,7 @@ func (r *Runtime) Allocate(ctx context.Context, req Request) (b Block, err error
 
 // Deallocate gives a block back; see [Resource.Deallocate].
 func (r *Runtime) Deallocate(ctx context.Context, id BlockID) (b Block, err error) {
-	if err := r.admit("Deallocate"); err != nil {
+	if err := r.admitReturn("Deallocate"); err != nil {
 		return b, err
 	}
 	b, err = r.resource.Deallocate(ctx, id)
@@ -140,8 +142,17 @@ func (r *Runtime) State(id BlockID) BlockState { return r.resource.State(id) }
 // DroppedRecorders counts recorders that were dropped without an end.
 func (r *Runtime) DroppedRecorders() uint64 { return r.dropped.Load() }
 
-// admit refuses work on a runtime that is closed or whose device is lost.
+// admit refuses new work on a runtime that is being closed or whose device is lost.
 func (r *Runtime) admit(op string) error {
+	if r != nil && r.closing.Load() && r.lost.Load() == nil {
+		return fmt.Errorf("%s refused: the runtime is %w", op, ErrClosed)
+	}
+	return r.admitReturn(op)
+}
+
+// admitReturn refuses to take something back on a runtime that is closed or whose device
+// is lost.
+func (r *Runtime) admitReturn(op string) error {
 	if r == nil {
 		return missingRuntime(op)
 	}

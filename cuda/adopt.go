@@ -1,12 +1,14 @@
 package cuda
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
@@ -61,13 +63,17 @@ func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 	return l, nil
 }
 
+// releasePatience is how long a release waits for work that is being enqueued on the stream,
+// such as the guard's.
+const releasePatience = 100 * time.Millisecond
+
 // giveUp lets go of an adopted stream: its final point is recorded on it, and
 // everything that would have been enqueued there is enqueued on the backstop
 // behind that point. If no event can be recorded the stream is synchronised.
 func (p *StreamPool) giveUp(l *Lease) error {
 	s := l.stream
-	if s.Open() > 0 { // the id is off: no further launch can come
-		return stillOpen(l.id)
+	if err := l.awaitOpen(); err != nil { // the id is off: nothing further can come
+		return err
 	}
 	s.Lock()
 	err := s.GiveUp(l.id)
@@ -84,8 +90,15 @@ func (p *StreamPool) giveUp(l *Lease) error {
 	return nil
 }
 
-func stillOpen(id core.StreamID) error {
-	return &core.StreamMisuseError{Op: "Release", Stream: id, Reason: "launches are announced on the adopted stream and not finished, or a copy or a recorded use is on its way: finish or abort them first"}
+// awaitOpen waits a moment until nobody enqueues work on the stream and no launch is
+// announced there.
+func (l *Lease) awaitOpen() error {
+	moment, cancel := context.WithTimeout(context.Background(), releasePatience)
+	defer cancel()
+	if deadline.Poll(moment, func() (bool, error) { return l.stream.Open() == 0, nil }) == nil {
+		return nil
+	}
+	return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: "launches are announced on the adopted stream and not finished, or a copy, a recorded use or the guard's own work is still being enqueued: finish or abort the launches, and call Release again"}
 }
 
 // forFrees returns the stream on which blocks of s are freed, and the event

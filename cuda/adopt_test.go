@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -200,4 +201,28 @@ func TestCloseReportsAdoptedStreamsThatAreHeld(t *testing.T) {
 		t.Errorf("got %v, want the adopted stream named", err)
 	}
 	b.giveUp(l, handle)
+}
+
+// What others are enqueueing on an adopted stream is no reason to refuse its release: it is
+// waited for.
+func TestReleaseWaitsForWhatIsBeingEnqueued(t *testing.T) {
+	b := newBench(t)
+	l, handle := b.adopt()
+	block := b.alloc(l, 256)
+	for range 20 { // on a busy machine the launch may end too late
+		ticket, finished := b.prepare(l, writes(block)), make(chan error)
+		go func() {
+			time.Sleep(5 * time.Millisecond)
+			finished <- b.Runtime.FinishUse(ctx, ticket)
+		}()
+		err := l.Release()
+		must(t, <-finished)
+		if err == nil {
+			b.free(block)
+			b.drain()
+			must(t, b.Sim.StreamDestroy(handle))
+			return
+		}
+	}
+	t.Error("a release did not wait for the end of a launch")
 }

@@ -44,8 +44,10 @@ func (t *streamTable) enterUncaptured(op string, id core.StreamID) (*stream, err
 // here.
 func (l *Lease) mayRelease() error {
 	s := l.stream
-	if l.adopted && s.Open() > 0 {
-		return stillOpen(l.id)
+	if l.adopted {
+		if err := l.awaitOpen(); err != nil {
+			return err
+		}
 	}
 	if s.stuck.Load() {
 		if err := l.endStuck(); err != nil {

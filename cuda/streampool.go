@@ -300,6 +300,17 @@ func (p *StreamPool) step(ctx context.Context, s oplog.Step) func(error) {
 
 func untraced(error) {}
 
+// BeginClose refuses new leases from now on, with an error that matches
+// [core.ErrClosed]. It waits for nothing. Leases that are out stay good, and Close takes
+// them back.
+func (p *StreamPool) BeginClose() {
+	if p != nil {
+		p.mu.Lock()
+		p.closed.Store(true)
+		p.mu.Unlock()
+	}
+}
+
 // Close ends the pool: it grants no lease from now on, tells those who wait for
 // one, waits for the leases until ctx ends, then for the streams' work, and
 // destroys streams and events. With a context that has ended it does all that

@@ -1,6 +1,7 @@
 package debugguard_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -111,6 +112,28 @@ func TestCanariesEndWithTheHunt(t *testing.T) {
 		}
 		b.empty()
 		b.want()
+	}
+}
+
+// A canary whose free fails as the hunt ends is not forgotten.
+func TestCanariesThatCouldNotBeFreedAreTriedAgain(t *testing.T) {
+	for name, again := range map[string]func(b *bench) error{
+		"off":   func(b *bench) error { return b.guard.SetMode(ctx, debugguard.Off) },
+		"drain": func(b *bench) error { return b.guard.Drain(ctx) },
+		"reap":  func(b *bench) error { return b.guard.ReapPending(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, debugguard.Hunt, watchedGaps)
+			n := len(b.churned(100))
+			b.fake.FailNext("Deallocate", slices.Repeat([]error{errors.New("not now")}, n)...)
+			if err := b.guard.SetMode(ctx, debugguard.Off); err == nil || n == 0 || len(b.canaries()) != n {
+				t.Fatalf("of %d canaries %d are left: %v", n, len(b.canaries()), err)
+			}
+			must.Do(t, again(b))
+			if n = len(b.canaries()); n != 0 {
+				t.Errorf("%d canaries are left", n)
+			}
+		})
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // lets go what has been in quarantine for too long. Then it asks the upstream. It does
 // not block on the device, except over an upstream without use tracking.
 func (r *Resource) ReapPending(ctx context.Context) error {
-	if r.gate.Load() != 0 {
+	if r.gate.Load() != 0 || r.hasUpkeep() {
 		_, _ = r.keepHouse(ctx) // what could not be freed stays for later
 	}
 	return r.upstream.ReapPending(ctx)
@@ -36,10 +36,7 @@ func (r *Resource) Flush(ctx context.Context) error {
 // upstream. Findings of everything freed before it are reported when it
 // returns nil.
 func (r *Resource) Drain(ctx context.Context) error {
-	if r.gate.Load() == 0 {
-		return r.upstream.Drain(ctx)
-	}
-	flushed := r.Flush(ctx)
+	flushed := r.Flush(ctx) // also with the guard off: what was refused then is here still
 	if err := r.await(ctx); err != nil {
 		return errors.Join(flushed, err)
 	}

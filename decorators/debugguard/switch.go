@@ -123,12 +123,16 @@ func (r *Resource) switchTo(ctx context.Context, s Setting) error {
 		r.gate.Add(-1)
 		r.ledger.Clock.Stop()
 	}
-	if from < Sample || to >= from {
+	if to >= from && to >= Sample {
 		return nil
 	}
-	r.evicting.Lock() // there is less quarantine now, or none
+	r.evicting.Lock() // there is less quarantine now, or none, and what an earlier change could not free
 	defer r.evicting.Unlock()
-	return r.shrink(ctx, 0, r.closed)
+	err := r.shrink(ctx, 0, r.closed)
+	if r.hasUpkeep() { // what could not be freed is tried again
+		r.upkeep.wake()
+	}
+	return err
 }
 
 // SetSampleBytes changes the mean number of bytes between guarded blocks in

@@ -91,8 +91,9 @@ func (r *Resource) tick() {
 
 // hasUpkeep reports whether time alone brings something to do.
 func (r *Resource) hasUpkeep() bool {
-	ages := r.cfg.QuarantineAge < math.MaxInt64 || r.Mode() < Sample
-	return r.checks.awaited() != 0 || ages && r.quarantine.queue.memory.blocks.Load() != 0
+	mode := r.Mode()
+	ages := r.cfg.QuarantineAge < math.MaxInt64 || mode < Sample
+	return r.checks.awaited() != 0 || ages && r.quarantine.queue.memory.blocks.Load() != 0 || mode != Hunt && r.canaries.queue.memory.blocks.Load() != 0
 }
 
 // keepHouse is the upkeep, and says when it is to be done again. Nothing in it

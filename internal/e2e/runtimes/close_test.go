@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,5 +182,51 @@ func TestCloseIsBoundedOnADeviceThatDoesNotAnswerTheGuard(t *testing.T) {
 	}
 	if took := time.Since(begin); took > time.Minute {
 		t.Errorf("Close took %v", took)
+	}
+}
+
+// The end of a service under load: jobs that are under way end well or are refused what is
+// new, and no block of theirs is a leak.
+func TestCloseUnderLoadLeavesNothing(t *testing.T) {
+	for _, resource := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
+		t.Run(string(resource), func(t *testing.T) {
+			rt := e2e.OpenDirty(t, fencepost.Config{Resource: resource, Guard: "hunt", Streams: 4})
+			var jobs sync.WaitGroup
+			var done atomic.Int64
+			for range 8 {
+				jobs.Go(func() {
+					for {
+						held := false
+						err := rt.Do(context.Background(), "request", func(j *fencepost.Job) error {
+							if _, err := fencepost.Upload(j, make([]byte, 4<<10)); err != nil {
+								return err
+							}
+							held = true
+							time.Sleep(time.Millisecond)
+							return nil
+						}, fencepost.Reserve(4<<10, time.Minute))
+						switch {
+						case err == nil:
+							done.Add(1)
+						case held || !errors.Is(err, core.ErrClosed):
+							t.Errorf("a job that had its memory (%v): %v", held, err)
+							return
+						default:
+							return
+						}
+					}
+				})
+			}
+			for done.Load() < 50 {
+				time.Sleep(time.Millisecond)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			left, err := rt.Close(ctx)
+			jobs.Wait()
+			if err != nil || left.String() != "nothing" || len(rt.Findings().Recent()) > 0 {
+				t.Errorf("%v, %v, findings %v", left, err, rt.Findings().Recent())
+			}
+		})
 	}
 }

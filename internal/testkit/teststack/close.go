@@ -20,7 +20,10 @@ func (s *Stack) Close() error {
 			errs = append(errs, fmt.Errorf("closing %s: %w", what, err))
 		}
 	}
-	left, err := s.Runtime.Close(ctx)
+	undated, end := context.WithCancel(context.Background()) // with a deadline it would wait for what a test leaves
+	defer end()
+	defer context.AfterFunc(ctx, end)()
+	left, err := s.Runtime.Close(undated)
 	check("the runtime", err)
 	if len(left.Leaks) > 0 || left.OpenIntents > 0 {
 		errs = append(errs, fmt.Errorf("left over: %d blocks, %d open intents", len(left.Leaks), left.OpenIntents))
