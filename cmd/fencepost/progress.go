@@ -75,7 +75,7 @@ func (p *progress) show() string {
 	rate := float64(done-p.last) / now.Sub(p.lastAt).Seconds()
 	p.last, p.lastAt = done, now
 	s, spans := p.rt.Stats(), p.spans.pipe.Counts()
-	return fmt.Sprintf("live %s of %s, quarantined %s; freed and waiting for the device %s | %.0f ops/s | waits %d queued, %d not needed | spans %d started %d dropped | findings %d",
+	return fmt.Sprintf("live %s of %s, quarantined %s; freed %s (serves its stream until the device has passed it) | %.0f ops/s | waits %d queued, %d not needed | spans %d started %d dropped | findings %d",
 		terminal.Size(s.Live.Bytes), terminal.Size(s.Limit), terminal.Size(s.Quarantined.Bytes), terminal.Size(s.Pending.Bytes), rate,
 		s.WaitsQueued, s.WaitsElided, spans.Started, spans.Dropped+spans.Failed, p.rt.Findings().Total())
 }
