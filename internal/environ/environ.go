@@ -38,6 +38,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_TRACE_LEVEL", "TraceLevel", "what becomes a span: off, launches or operations"},
 	{"FENCEPOST_TRACE_LAYERS", "TraceLayers", "a span of each layer: 1 or 0"},
 	{"FENCEPOST_HISTORY", "History", "log records kept in memory"},
+	{"FENCEPOST_HOSTS", "Hosts", "names by which the operators' pages may be asked for"},
 }
 
 // Variables lists the environment variables that fencepost.Open looks at.
