@@ -89,13 +89,11 @@ func (r *tracker) allocate(req *core.Request, b *core.Block) error {
 	describe(b, req, ptr, r.streams.table.ordinal)
 	record.fill(s, b, req.Withheld, ready, req.Span)
 	s.books.admit(&r.streams.table.group, b, record, req.Withheld)
-<<<<<<< HEAD
 	if req.Withheld && r.oracle != nil {
 		r.oracle.BlockIsTracked(ptr, false)
-=======
+	}
 	if done != nil {
 		r.releaseBeside(done, b.ID)
->>>>>>> suspects
 	}
 	return nil
 }

@@ -140,15 +140,12 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64, s
 			return nil // declared, and not held because it was freed meanwhile
 		}
 	}
-<<<<<<< HEAD
-	p := strayPointer{kind: names.FindingUndeclaredAccess, ptr: ptr, why: "it does not declare", suspected: suspected}
-=======
 	for _, b := range [...]*core.Block{live, freed} {
 		if b != nil {
 			r.noteGiven(o, b.ID)
 		}
 	}
->>>>>>> suspects
+	p := strayPointer{kind: names.FindingUndeclaredAccess, ptr: ptr, why: "it does not declare", suspected: suspected}
 	switch {
 	case live != nil:
 		return r.accusePointer(p, live.ID, use)
@@ -162,15 +159,6 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64, s
 	return nil
 }
 
-<<<<<<< HEAD
-// strayPointer is a pointer into a block that a launch does not declare, or a number that may be
-// one, and what is wrong with it.
-type strayPointer struct {
-	kind      core.FindingKind
-	ptr       uint64
-	why       string
-	suspected bool
-=======
 // noteGiven adds a prepared launch to the uses of a block that it was given a pointer into
 // and does not declare.
 func (r *Resource) noteGiven(o *openLaunch, id core.BlockID) {
@@ -182,7 +170,15 @@ func (r *Resource) noteGiven(o *openLaunch, id core.BlockID) {
 		rec.Unlock()
 		o.given = append(o.given, knownUse{rec: rec, generation: id.Generation})
 	}
->>>>>>> suspects
+}
+
+// strayPointer is a pointer into a block that a launch does not declare, or a number that may be
+// one, and what is wrong with it.
+type strayPointer struct {
+	kind      core.FindingKind
+	ptr       uint64
+	why       string
+	suspected bool
 }
 
 // accusePointer reports a pointer into a block that the launch does not

@@ -56,17 +56,13 @@ func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block,
 	if *b, err = r.upstream.Allocate(ctx, *req); err == nil || !curable(err) {
 		return err
 	}
-<<<<<<< HEAD
-	return r.relieve(ctx, want{req, !req.Isolated, patient}, given, err, func() (err error) {
-=======
 	returned := false
 	defer func() {
 		if !returned && b.ID.Generation != 0 { // who hears of refusals panics, and nobody gets the block
 			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), b.ID)
 		}
 	}()
-	err = r.relieve(ctx, want{req, !req.Isolated, patient}, seen, err, func() (err error) {
->>>>>>> suspects
+	err = r.relieve(ctx, want{req, !req.Isolated, patient}, given, err, func() (err error) {
 		*b, err = r.upstream.Allocate(ctx, *req)
 		return err
 	})
@@ -221,20 +217,12 @@ func (r *Resource) forwardFree(ctx context.Context, rec *ledger.Record) (b core.
 	if rec.Guard.Isolated {
 		r.forwarded.isolation.Add(int64(rec.Bytes))
 	}
-<<<<<<< HEAD
-	b, err := r.upstream.Deallocate(ctx, rec.Inner())
-	if err != nil && rec.Guard.Forwarded.CompareAndSwap(true, false) {
-		if rec.Guard.Isolated {
-			r.forwarded.isolation.Add(-int64(rec.Bytes))
-=======
 	returned := false
 	defer func() {
 		if (err != nil || !returned && !r.gone(rec)) && rec.Guard.Forwarded.CompareAndSwap(true, false) {
-			r.forwarded.memory.sub(rec.Footprint())
 			if rec.Guard.Isolated {
 				r.forwarded.isolation.Add(-int64(rec.Bytes))
 			}
->>>>>>> suspects
 		}
 	}()
 	b, err = r.upstream.Deallocate(ctx, rec.Inner())

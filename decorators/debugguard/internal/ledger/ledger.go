@@ -59,12 +59,8 @@ type Options struct {
 // New makes a ledger that adds to gate for each live block while the guard
 // is off.
 func New(gate *atomic.Int64, o Options) *Ledger {
-<<<<<<< HEAD
-	l := &Ledger{gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Clock: newClock(o.Now), Names: newNames(), Stacks: newDepot()}
-	l.low.Store(math.MaxUint64)
-=======
 	l := &Ledger{gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Names: newNames(), Stacks: newDepot()}
->>>>>>> suspects
+	l.low.Store(math.MaxUint64)
 	l.limit.Store(int64(max(1, o.Tombstones))) // a first block may be gone before its shard is shared in
 	for i := range l.shards {
 		l.shards[i].counted = true
