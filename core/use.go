@@ -16,6 +16,8 @@ import (
 type Use struct {
 	Block  BlockID
 	Access Access
+	// Slice is set by typed memory: findings then speak of a slice, as the program does.
+	Slice bool
 }
 
 // UseRequest asks for the fences of one launch.
