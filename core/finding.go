@@ -141,7 +141,11 @@ func (f Finding) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", f.Kind, f.Text)
 	if f.Unproven {
-		b.WriteString("\n  unproven: the order may have been made where the runtime does not see it")
+		why := "the order may have been made where the runtime does not see it"
+		if f.Kind == names.FindingUndeclaredAccess {
+			why = "the number need be no address"
+		}
+		b.WriteString("\n  unproven: " + why)
 	}
 	if f.Victim.ID.Generation != 0 {
 		fmt.Fprintf(&b, "\n  victim: tag %q generation %s, %d bytes at %#x", f.Victim.Tag, f.Victim.ID.Generation, f.Victim.Requested, f.Victim.ID.Ptr)

@@ -38,6 +38,9 @@ type tracker struct {
 	mapper                  *vmm.Mapper
 	isolated, isolatedBytes atomic.Int64
 
+	// oracle is told what launches declare, if the device has one.
+	oracle driver.Oracle
+
 	// windows are the peaks of windows of time.
 	windows   *books.Windows
 	listeners listeners.List
@@ -55,6 +58,7 @@ type tracker struct {
 // starts the reaper.
 func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, streams *StreamPool, m memory, props driver.Properties, isolatedAddresses uint64, isolatedRanges int) {
 	r.owner, r.name, r.streams, r.memory, r.atOnce = owner, name, streams, m, m.giveAtOnce()
+	r.oracle = driver.OracleOf(drv)
 	r.windows = books.NewWindows(&streams.table.group, time.Now())
 	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses, isolatedRanges)
 	r.reaperStop, r.reaperDone, r.closing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
@@ -85,6 +89,9 @@ func (r *tracker) allocate(req *core.Request, b *core.Block) error {
 	describe(b, req, ptr, r.streams.table.ordinal)
 	record.fill(s, b, req.Withheld, ready, req.Span)
 	s.books.admit(&r.streams.table.group, b, record, req.Withheld)
+	if req.Withheld && r.oracle != nil {
+		r.oracle.BlockIsTracked(ptr, false)
+	}
 	if done != nil {
 		r.releaseBeside(done, b.ID)
 	}
@@ -184,6 +191,9 @@ func (r *tracker) allocateIsolated(s *stream, req *core.Request, b *core.Block) 
 	if err != nil {
 		s.books.Fails.Add(1)
 		return err
+	}
+	if r.oracle != nil {
+		r.oracle.BlockIsTracked(at.Ptr, !req.Withheld)
 	}
 	record := blocks.Get().(*block)
 	describe(b, req, at.Ptr, r.streams.table.ordinal)

@@ -70,6 +70,8 @@ type Findings struct {
 	tags   map[core.Tag]bool
 	recent ring.Ring[core.Finding]
 	keep   int
+	// unwritten are paths that no finding is to name.
+	unwritten map[string]bool
 }
 
 type tagKey struct {
@@ -82,7 +84,7 @@ func NewFindings(cfg FindingsConfig) *Findings {
 	c := &Findings{
 		logger: cfg.Logger, keep: cmp.Or(max(cfg.Keep, 0), DefaultKeep),
 		kinds: map[core.FindingKind]uint64{}, mild: map[core.FindingKind]uint64{}, places: map[uintptr]bool{},
-		byTag: map[tagKey]uint64{}, tags: map[core.Tag]bool{},
+		byTag: map[tagKey]uint64{}, tags: map[core.Tag]bool{}, unwritten: map[string]bool{},
 	}
 	if cfg.TracerProvider != nil {
 		c.tracer = cfg.TracerProvider.Tracer(ScopeName)
@@ -104,10 +106,36 @@ func (c *Findings) Report(f core.Finding) {
 func (c *Findings) Take(f core.Finding) {
 	c.mu.Lock()
 	c.count(&f)
+	if c.unwritten[f.Incident] {
+		f.Incident = ""
+	}
 	c.recent.Put(f, c.keep)
 	c.mu.Unlock()
 	if c.logger != nil {
 		logFinding(c.logger, f)
+	}
+}
+
+// maxUnwritten bounds what is remembered of files that could not be written: only
+// findings that are being reported just then can yet name them.
+const maxUnwritten = 64
+
+// IncidentFailed takes the path of an incident that could not be written from the
+// findings that name it, and logs why.
+func (c *Findings) IncidentFailed(path string, err error) {
+	c.mu.Lock()
+	if len(c.unwritten) >= maxUnwritten {
+		clear(c.unwritten)
+	}
+	c.unwritten[path] = true
+	for f := range c.recent.Newest() {
+		if f.Incident == path {
+			f.Incident = ""
+		}
+	}
+	c.mu.Unlock()
+	if c.logger != nil {
+		c.logger.LogAttrs(context.Background(), slog.LevelError, "fencepost: an incident file could not be written", slog.String("incident", path), slog.Any("error", err))
 	}
 }
 

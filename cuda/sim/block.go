@@ -2,6 +2,7 @@ package sim
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -21,14 +22,19 @@ type block struct {
 	// in no stream's order, so clocks do not tell.
 	in          *reservation
 	born, ended vec
+	// trackedTo is the number of the last operation that must be declared to a runtime, if its launch
+	// touches the block.
+	trackedTo atomic.Uint64
 
 	mu     sync.Mutex
 	freed  bool // a free is queued: free is its clock
 	free   stamp
 	freeBy driver.Stream
 	own    [1]shadow
-	// stripes are a mapping's in place of own.
+	// stripes are those of a mapping, which is striped, in place of own; made when
+	// it is touched.
 	stripes []shadow
+	striped bool
 }
 
 // shadow is the accesses to one part of a block that no later one covers.
@@ -147,6 +153,9 @@ func (d *Device) touch(b *block, now stamp, a access, kind core.Access) {
 	// the block; so the free must be ordered after it.
 	if b.freed && !b.free.after(a.slot, a.seq) {
 		d.report(FreeRace, b, me, b.freeParty())
+	}
+	if b.striped && b.stripes == nil {
+		b.stripes = make([]shadow, stripeCount)
 	}
 	all := b.shadows()
 	width := b.bytes / uint64(len(all))

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -30,6 +31,8 @@ type Kernel struct {
 	Run func(x *Exec)
 
 	guard bool // of driver.GuardImage, which nobody else can make
+	// trusted is how often in a row it has touched no more than Declare lists.
+	trusted *atomic.Int32
 }
 
 // Args are the arguments of a launch, by index from 0; errors count them from 1, as those of
@@ -86,6 +89,7 @@ func (d *Device) RegisterModule(image string, kernels ...Kernel) error {
 			return &core.InvalidRequestError{Op: "RegisterModule", Field: "kernels",
 				Reason: fmt.Sprintf("kernel %q of the code %q lacks a Name or a Run function", k.Name, image)}
 		}
+		k.trusted = new(atomic.Int32)
 		m.kernels[k.Name] = &k
 	}
 	d.mu.Lock()
@@ -172,11 +176,12 @@ func (x *Exec) reach(r Range) []byte {
 	if r.Bytes == 0 {
 		return nil
 	}
-	if !x.d.isMapped(r.Ptr, r.Bytes) {
+	b, ok := x.d.reach(r.Ptr, r.Bytes)
+	if !ok {
 		panic(faulted{r}) //nolint:forbidigo // recovered
 	}
 	x.note(r)
-	return x.d.bytes(r.Ptr, r.Bytes)
+	return b
 }
 
 // note remembers a touch; one that continues or repeats the last of its kind

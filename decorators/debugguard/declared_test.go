@@ -3,6 +3,7 @@ package debugguard_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -400,4 +401,32 @@ type refusingOrdered struct{ unleasing }
 
 func (r *refusingOrdered) Inspect() core.Inspector {
 	return orderer{r.Fake.Inspect(), func() []core.UseRecord { return []core.UseRecord{{LaunchID: 1, Stream: 1, Access: core.Write}} }}
+}
+
+// A number need be no address, so what it happens to lie in is suspected, and nothing refused.
+func TestANumberThatIsAnAddressOfAnUndeclaredBlockIsSuspected(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		for _, freed := range []bool{false, true} {
+			b := newBench(t, debugguard.Ledger, func(c *debugguard.Config) { c.Advanced.Refuse = refuse })
+			declared, forgotten := b.alloc(64), b.alloc(256)
+			b.writes("fill", declared, forgotten)
+			if freed {
+				b.free(forgotten)
+				b.drain()
+			}
+			req := core.UseRequest{Stream: 1, Launch: "join", Uses: using(core.Read, declared),
+				Words: []uint64{0, 17, declared.ID.Ptr, declared.ID.Ptr + 64, 1 << 60, math.MaxUint64, forgotten.ID.Ptr + 100}}
+			for range 3 { // once for the launch's name
+				must.Do(t, b.try(req))
+			}
+			f := b.want(names.FindingUndeclaredAccess)[0]
+			if f.Victim.ID != forgotten.ID || !f.Unproven || len(f.Suspects) != 1 || f.Suspects[0].Launch != "join" || strings.Contains(f.Text, "was freed") != freed {
+				t.Errorf("refuse %v, freed %v: finding %+v", refuse, freed, f)
+			}
+			must.Do(t, b.guard.SetMode(ctx, debugguard.Off))
+			req.Launch = "off"
+			must.Do(t, b.try(req))
+			b.want()
+		}
+	}
 }

@@ -68,6 +68,7 @@ func (r *Resource) prepareKnown(ctx context.Context, req *core.UseRequest, o *op
 	if len(req.Pointers) > 0 && !r.cfg.Advanced.Refuse {
 		_ = r.checkPointers(o, req) // prepared: the errors are the findings'
 	}
+	r.suspectWords(o, req)
 	entered := r.enter(*t, o)
 	if err := r.sealedUses(ctx, req); err != nil { // sealed since it was asked
 		if entered {

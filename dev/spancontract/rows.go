@@ -71,8 +71,10 @@ var rows = []Row{
 		Attributes: slices.Concat(finding, always(t.AttrTrace), sometimes("a launch is suspected", t.AttrLaunchID, t.AttrStream), sometimes(named, t.AttrLaunchName))},
 	{Name: t.SpanCopy, When: "each copy, while the driver is given it; when it is done shows the wait for its stream", Parents: []t.SpanName{t.SpanLaunch, Caller}, Status: ErrorOnFailure,
 		Attributes: append(always(t.AttrDevice, t.AttrStream, t.AttrCopyDirection, t.AttrCopyBytes), onFailure())},
-	{Name: t.SpanWait, When: "each wait of the host until a stream is done", Parents: []t.SpanName{Caller, t.SpanLaunch}, Status: ErrorOnFailure,
-		Attributes: append(always(t.AttrDevice, t.AttrStream, t.AttrWaitFor), onFailure())},
+	{Name: t.SpanWait, Case: "for a stream", When: "each wait of the host until a stream is done", Parents: []t.SpanName{Caller, t.SpanLaunch}, Status: ErrorOnFailure,
+		Attributes: append(always(t.AttrDevice, t.AttrStream), fixed(t.AttrWaitFor, t.WaitForStream), onFailure())},
+	{Name: t.SpanWait, Case: "for memory", When: "each request for memory that would be refused, while the device comes to memory that is freed", Parents: []t.SpanName{Caller, t.SpanAlloc, t.SpanLayer}, Status: ErrorOnFailure,
+		Attributes: append(always(t.AttrDevice, t.AttrStream, t.AttrBytes), fixed(t.AttrWaitFor, t.WaitForMemory), onFailure())},
 
 	{Name: t.SpanRefusal, When: "each request for memory that a budget refused and that " + lonely, Parents: caller, Status: Error,
 		Attributes: slices.Concat(always(t.AttrDevice, t.AttrTag, t.AttrRequested, t.AttrLimit, t.AttrRemaining, t.AttrTrace), failed, sometimes("anybody holds memory", t.AttrHolders))},

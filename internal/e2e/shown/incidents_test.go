@@ -175,6 +175,9 @@ func TestALostFolderCostsItsIncidentsOnly(t *testing.T) {
 	if s := rt.Incidents().Stats(); s.Failed != 1 {
 		t.Errorf("%+v", s)
 	}
+	if f := e2e.Single(t, rt, names.FindingOutOfBoundsWrite); f.Incident != "" {
+		t.Errorf("the finding names a file that is not there: %s", f)
+	}
 }
 
 // Open and Close under a build that fails leave no writer behind, which goleak

@@ -8,6 +8,7 @@
 package ledger
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,8 @@ type Ledger struct {
 	// Unseen is the newest generation that may have been allocated here while
 	// the ledger was off.
 	Unseen atomic.Uint64
+	// low and high are the bounds of the addresses of all blocks that were ever entered.
+	low, high atomic.Uint64
 	// tombstoneLimit is how many tombstones there may be in all.
 	tombstoneLimit int
 	// used is how many shards are in use, limit how many tombstones each of
@@ -57,6 +60,7 @@ type Options struct {
 // is off.
 func New(gate *atomic.Int64, o Options) *Ledger {
 	l := &Ledger{gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Names: newNames(), Stacks: newDepot()}
+	l.low.Store(math.MaxUint64)
 	l.limit.Store(int64(max(1, o.Tombstones))) // a first block may be gone before its shard is shared in
 	for i := range l.shards {
 		l.shards[i].counted = true
@@ -106,6 +110,7 @@ func (l *Ledger) add(s *shard, rec *Record) {
 	if s.index != nil {
 		s.index.enter(rec)
 	}
+	l.widen(rec.Ptr, rec.Ptr+rec.Bytes)
 	fresh := !s.inUse
 	s.inUse = true
 	s.mu.Unlock()
