@@ -313,7 +313,7 @@ func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
 		}
 		h.rec.Unlock()
 		if last {
-			defer r.freeUnblocked(ctx, h.rec) // all of them, also where code of the user's panics
+			defer r.freeUnblocked(ctx, h.rec) //nolint:gocritic // all of them, also where code of the user's panics
 		}
 	}
 	o.recycle()
