@@ -339,7 +339,8 @@ func Upload[T cuda.Element](j *Job, values []T) (*cuda.Slice[T], error) {
 
 // Download copies the values to the host and waits for them, until the job's
 // context ends. The memory may be the job's or any other of the runtime. Errors
-// are those of [cuda.Download], [core.InvalidRequestError] for a nil slice, and
+// are those of [cuda.Download], [core.InvalidRequestError] for a nil slice and one of another
+// runtime, and
 // those of every call of a job, see [Alloc].
 func Download[T cuda.Element](j *Job, from *cuda.Slice[T]) ([]T, error) {
 	if err := j.check("Download"); err != nil {
@@ -347,6 +348,9 @@ func Download[T cuda.Element](j *Job, from *cuda.Slice[T]) ([]T, error) {
 	}
 	if from == nil {
 		return nil, &core.InvalidRequestError{Op: "Download", Field: "from", Reason: "nil: pass what Alloc or Upload returned, and see to its error"}
+	}
+	if of := from.Runtime(); of != nil && of != j.state.rt {
+		return nil, foreign("Download", "from", of)
 	}
 	values := make([]T, from.Len())
 	j.on.busy = true
@@ -362,8 +366,9 @@ func Download[T cuda.Element](j *Job, from *cuda.Slice[T]) ([]T, error) {
 // Arg is an argument of a kernel: a number, or memory together with what the
 // kernel does with it. Make one with [Value], [Reads], [Writes] or [ReadWrites].
 type Arg struct {
-	value    driver.Arg // of no size if nothing made it
-	use      core.Use   // of memory
+	value    driver.Arg    // of no size if nothing made it
+	use      core.Use      // of memory
+	of       *core.Runtime // of memory
 	nilSlice bool
 }
 
@@ -380,7 +385,7 @@ func argOf[T cuda.Element](s *cuda.Slice[T], access core.Access) Arg {
 	if s == nil {
 		return Arg{nilSlice: true}
 	}
-	return Arg{value: s.Arg(), use: s.Use(access)}
+	return Arg{value: s.Arg(), use: s.Use(access), of: s.Runtime()}
 }
 
 // Value is a number of the size of T, as the kernel's parameter must be: a Go int
@@ -405,8 +410,9 @@ type launchLists struct {
 // work is enqueued. The name in traces, logs and findings is the kernel's.
 //
 // Errors are those of [cuda.Kernel.Launch], [core.InvalidRequestError] for a nil
-// kernel or slice and an argument that nothing made, and those of every call of a
-// job, see [Alloc].
+// kernel or slice, another runtime's slice and an argument that nothing made, and those of
+// every call of a job, see [Alloc]. They count arguments from 1: argument 1 is the first
+// behind the grid, and the kernel's first parameter.
 func (j *Job) Launch(k *cuda.Kernel, grid cuda.Grid, args ...Arg) error {
 	if err := j.check("Job.Launch"); err != nil {
 		return err
@@ -420,16 +426,36 @@ func (j *Job) Launch(k *cuda.Kernel, grid cuda.Grid, args ...Arg) error {
 			return notAnArg(i, a.nilSlice)
 		}
 		if a.use.Access != 0 {
+			if a.of != nil && a.of != s.rt {
+				return foreign("Job.Launch", argument(i), a.of)
+			}
 			lists.uses = append(lists.uses, a.use)
 		}
 		lists.args = append(lists.args, a.value)
 	}
 	j.on.busy = true
-	return k.Launch(s.ctx, s.rt, j.on.lease, grid, lists.uses, lists.args...)
+	err := k.Launch(s.ctx, s.rt, j.on.lease, grid, lists.uses, lists.args...)
+	if freed, ok := errors.AsType[*core.UseAfterFreeError](err); ok {
+		for i := range args {
+			if args[i].use.Block.Generation == freed.Generation {
+				return fmt.Errorf("a freed slice was passed to Launch as %s: %w", argument(i), err)
+			}
+		}
+	}
+	return err
+}
+
+// argument is an argument of Job.Launch as its error names it: the first behind the grid is
+// argument 1, and is the kernel's first parameter.
+func argument(i int) string { return fmt.Sprintf("argument %d", i+1) }
+
+// foreign is the error for another runtime's memory.
+func foreign(op, field string, of *core.Runtime) error {
+	return &core.InvalidRequestError{Op: op, Field: field, Reason: fmt.Sprintf("the slice belongs to another runtime, %s: use it in a job of that one, or copy it with cuda.CopyFromPeer", of)}
 }
 
 func notAnArg(i int, nilSlice bool) error {
-	e := &core.InvalidRequestError{Op: "Job.Launch", Field: fmt.Sprintf("argument %d", i+1), Reason: "empty: make it with Value, Reads, Writes or ReadWrites"}
+	e := &core.InvalidRequestError{Op: "Job.Launch", Field: argument(i), Reason: "empty: make it with Value, Reads, Writes or ReadWrites"}
 	if nilSlice {
 		e.Reason = "a nil slice: pass what Alloc or Upload returned, and see to its error"
 	}
