@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -138,6 +139,11 @@ type Config struct {
 	// process that shares the GPU with others should say its share.
 	// FENCEPOST_BUDGET, with an optional suffix KiB, MiB or GiB.
 	Budget uint64
+	// Patience is how long a request for memory waits, instead of being refused, for the device
+	// to come to memory that is freed, and no longer than its context. It waits only while the
+	// runtime has such memory that may make room. 0 means one second; a negative value refuses at
+	// once. FENCEPOST_PATIENCE, such as 500ms, or -1s.
+	Patience time.Duration
 	// Guard is the debug guard's mode, such as GuardHunt or "hunt:bisect+delay"; empty
 	// means GuardSample. FENCEPOST_GUARD. See [Runtime.SwitchGuard] for changing it later.
 	Guard GuardMode
@@ -159,7 +165,7 @@ type Config struct {
 	// file, and the history is dumped; empty means none are. FENCEPOST_INCIDENTS. See package
 	// [incident].
 	Incidents string
-	// IncidentConfig says how many files there may be. Its Folder and Around
+	// IncidentConfig says how many files there may be. Its Folder, Around and Failed
 	// are set by Open.
 	IncidentConfig incident.Config
 	// DumpConfig says how often the history is dumped into that folder, upon a
@@ -204,6 +210,14 @@ type Config struct {
 	// Open on is a reason for degraded health. It is called by Open and then once
 	// a second, and must not block.
 	TelemetryLost func() uint64
+	// Hosts are the names, without port, by which [NewHandler] may be asked
+	// besides IP addresses, names without a dot, this machine's own, and those
+	// of a cluster that end in .svc or .cluster.local: of a proxy that passes
+	// its own name on, or of a machine that is scraped by its full name. One
+	// that begins with a dot is every name below it, and "*" every name: then
+	// any web page that can be led here by its name may read what is shown.
+	// FENCEPOST_HOSTS, separated by commas.
+	Hosts []string
 	// CloseTimeout bounds Close when its context has no deadline; 0 means 30
 	// seconds.
 	CloseTimeout time.Duration
@@ -260,6 +274,11 @@ func (c *Config) check() error {
 	}
 	if c.GuardPolicy != PolicyReport && c.GuardPolicy != PolicyRefuse && c.GuardPolicy != PolicyStop {
 		return invalid("GuardPolicy", fmt.Sprintf("%q: say report, refuse or stop", c.GuardPolicy))
+	}
+	for _, h := range c.Hosts {
+		if h == "" || strings.ContainsAny(h, "/: ") {
+			return invalid("Hosts", fmt.Sprintf("%q: say names without scheme and port, such as gpu.example.com, .example.com or *", h))
+		}
 	}
 	return nil
 }

@@ -83,6 +83,8 @@ func set(field any, value string) (err error) {
 		}
 	case *[]core.Tag:
 		*to, err = operators.ParseTags(value)
+	case *[]string:
+		*to = strings.Split(strings.ReplaceAll(value, " ", ""), ",")
 	case *telemetry.Level:
 		if *to, err = telemetry.ParseLevel(value); err != nil {
 			err = errors.New("say off, launches or operations")

@@ -61,7 +61,8 @@ type HandlerConfig struct {
 // mounted for a part of the paths serves that part. Nothing makes a device call.
 //
 // It shows the program's tags, functions and addresses: serve it where
-// net/http/pprof is served, on a loopback address by default. No runtime, one
+// net/http/pprof is served, on a loopback address by default. A request whose Host
+// header could be another site's name is refused with 403, see Config.Hosts. No runtime, one
 // that is nil, or two of one ordinal are a [core.InvalidRequestError].
 func NewHandler(cfg HandlerConfig) (http.Handler, error) {
 	served := operators.Config{Gatherer: cfg.Gatherer, SwitchGuard: cfg.SwitchGuard, Incidents: cfg.Incidents, GoProfiles: cfg.GoProfiles}
@@ -70,6 +71,7 @@ func NewHandler(cfg HandlerConfig) (http.Handler, error) {
 			return nil, &core.InvalidRequestError{Op: "fencepost.NewHandler", Field: "Runtimes", Reason: fmt.Sprintf("number %d is nil: pass open runtimes", i)}
 		}
 		served.Devices = append(served.Devices, cfg.device(r))
+		served.Hosts = append(served.Hosts, r.hosts...)
 	}
 	return operators.New(served)
 }

@@ -53,7 +53,7 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{opened: time.Now(), tags: metrics.NewTagSeries(), timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newCollection(cfg),
+	r := &Runtime{opened: time.Now(), tags: metrics.NewTagSeries(), timeout: cfg.CloseTimeout, hosts: cfg.Hosts, policy: cfg.GuardPolicy, findings: newCollection(cfg),
 		ring: logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses}
 	r.health = r.newHealthWatch(cfg)
 	if err := r.openIncidents(cfg); err != nil {
@@ -277,7 +277,7 @@ func (r *Runtime) openIncidents(cfg Config) error {
 		return nil
 	}
 	settings := cfg.IncidentConfig
-	settings.Folder, settings.Around = cfg.Incidents, r.around
+	settings.Folder, settings.Around, settings.Failed = cfg.Incidents, r.around, r.findings.IncidentFailed
 	w, err := incident.NewWriter(settings)
 	if err != nil {
 		return cannotWrite("IncidentConfig", err)

@@ -78,6 +78,7 @@ type Runtime struct {
 	dumps       *dump.Writer     // nil if there is no folder for them
 	maxDump     int64            // bytes that a file of a dump has at most
 	code        code
+	hosts       []string // that NewHandler takes besides
 	policy      GuardPolicy
 	opened      time.Time
 	health      *health.Watch

@@ -235,13 +235,16 @@ func (p *StreamPool) explain(op string, err error) error {
 	if p.closed.Load() { // whatever puddle calls it
 		return errPoolClosed
 	}
-	st := p.Stats()
-	detail := fmt.Sprintf("%d of %d are leased", st.Leased, st.Max)
+	st, now := p.Stats(), " now"
+	if errors.Is(err, puddle.ErrNotAvailable) { // which was so when all were; one may have come back since
+		st.Leased, now = st.Max, ""
+	}
+	detail := fmt.Sprintf("%d of %d are leased%s", st.Leased, st.Max, now)
 	if st.OldestTag != "" {
 		detail += fmt.Sprintf(", the longest for %v by %q", st.OldestAge.Round(time.Millisecond), st.OldestTag)
 	}
 	if errors.Is(err, puddle.ErrNotAvailable) {
-		return fmt.Errorf("%w: %s; give a lease back, wait with Acquire, or raise Max", ErrNoStream, detail)
+		return fmt.Errorf("%w: %s; give a lease back, wait with Acquire, or raise Config.Streams (FENCEPOST_STREAMS; StreamPoolConfig.Max of a pool made by hand)", ErrNoStream, detail)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrNoStream, detail, err)
 }

@@ -102,6 +102,26 @@ func TestFullPoolSaysWhoHoldsTheStreams(t *testing.T) {
 	equal(t, "waiting", st.Waiting, 0)
 }
 
+// A refusal tells of the moment in which all were leased, whatever came back since.
+func TestARefusalCountsWhatWasLeasedThen(t *testing.T) {
+	b := newBench(t, capacity(2))
+	var users sync.WaitGroup
+	for range 4 {
+		users.Go(func() {
+			for range 2000 {
+				l, err := b.Streams.TryAcquire(ctx, "user")
+				if err == nil {
+					must(t, l.Release())
+				} else if !strings.Contains(err.Error(), ": 2 of 2 are leased") || !strings.Contains(err.Error(), "raise Config.Streams") {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	users.Wait()
+}
+
 func TestAcquireWaitsForARelease(t *testing.T) {
 	b := newBench(t, capacity(1))
 	held, err := b.Streams.Acquire(ctx, "first")

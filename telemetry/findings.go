@@ -70,6 +70,8 @@ type Findings struct {
 	tags   map[core.Tag]bool
 	recent ring.Ring[core.Finding]
 	keep   int
+	// unwritten are paths that no finding is to name.
+	unwritten map[string]bool
 }
 
 type tagKey struct {
@@ -82,7 +84,7 @@ func NewFindings(cfg FindingsConfig) *Findings {
 	c := &Findings{
 		logger: cfg.Logger, keep: cmp.Or(max(cfg.Keep, 0), DefaultKeep),
 		kinds: map[core.FindingKind]uint64{}, mild: map[core.FindingKind]uint64{}, places: map[uintptr]bool{},
-		byTag: map[tagKey]uint64{}, tags: map[core.Tag]bool{},
+		byTag: map[tagKey]uint64{}, tags: map[core.Tag]bool{}, unwritten: map[string]bool{},
 	}
 	if cfg.TracerProvider != nil {
 		c.tracer = cfg.TracerProvider.Tracer(ScopeName)
@@ -104,10 +106,36 @@ func (c *Findings) Report(f core.Finding) {
 func (c *Findings) Take(f core.Finding) {
 	c.mu.Lock()
 	c.count(&f)
+	if c.unwritten[f.Incident] {
+		f.Incident = ""
+	}
 	c.recent.Put(f, c.keep)
 	c.mu.Unlock()
 	if c.logger != nil {
 		logFinding(c.logger, f)
+	}
+}
+
+// maxUnwritten bounds what is remembered of files that could not be written: only
+// findings that are being reported just then can yet name them.
+const maxUnwritten = 64
+
+// IncidentFailed takes the path of an incident that could not be written from the
+// findings that name it, and logs why.
+func (c *Findings) IncidentFailed(path string, err error) {
+	c.mu.Lock()
+	if len(c.unwritten) >= maxUnwritten {
+		clear(c.unwritten)
+	}
+	c.unwritten[path] = true
+	for f := range c.recent.Newest() {
+		if f.Incident == path {
+			f.Incident = ""
+		}
+	}
+	c.mu.Unlock()
+	if c.logger != nil {
+		c.logger.LogAttrs(context.Background(), slog.LevelError, "fencepost: an incident file could not be written", slog.String("incident", path), slog.Any("error", err))
 	}
 }
 
@@ -218,10 +246,6 @@ func spanOf(f *core.Finding) core.SpanRef {
 	return f.Span
 }
 
-// loggedSuspects is how many of a finding's suspects are in its log record. The
-// incident file has them all.
-const loggedSuspects = 3
-
 // logFinding writes the one record of a finding. Names and order of the attributes
 // are a promise; docs/guard.md has them.
 func logFinding(logger *slog.Logger, f core.Finding) {
@@ -241,7 +265,7 @@ func logFinding(logger *slog.Logger, f core.Finding) {
 // findingMessage is the finding in words, with the likeliest launch.
 func findingMessage(f *core.Finding) string {
 	text := "gpu memory finding: " + f.Text
-	if len(f.Suspects) == 0 {
+	if len(f.Suspects) == 0 || f.Unranked && len(f.Suspects) > 1 {
 		return text
 	}
 	u := &f.Suspects[0]
@@ -285,7 +309,10 @@ func findingLogAttrs(f *core.Finding) []slog.Attr {
 		if f.MoreSuspects {
 			attrs = append(attrs, slog.Bool("more_suspects", true))
 		}
-		for i := range f.Suspects[:min(n, loggedSuspects)] {
+		if f.Unranked {
+			attrs = append(attrs, slog.Bool("unranked", true))
+		}
+		for i := range named(f) {
 			attrs = append(attrs, suspectGroup(i, &f.Suspects[i]))
 		}
 	}
@@ -300,6 +327,15 @@ func findingLogAttrs(f *core.Finding) []slog.Attr {
 		}
 	}
 	return attrs
+}
+
+// named are the suspects that are named where there is no room for all: the first. If none
+// is likelier than another they are all named or none.
+func named(f *core.Finding) []core.UseRecord {
+	if f.Unranked && len(f.Suspects) > MaxFindingSpans {
+		return nil
+	}
+	return f.Suspects[:min(len(f.Suspects), MaxFindingSpans)]
 }
 
 // suspectGroup is one suspect, as "suspect_1" and so on. What is not known of it

@@ -55,9 +55,12 @@ func (c *console) complain(err error) {
 }
 
 // complainOf says of a file which of its rows were passed over.
-func (c *console) complainOf(file string, rows alloctrace.TooLong) {
-	if rows.Rows > 0 {
-		c.complain(fmt.Errorf("%s: rows of more than %d bytes were skipped: %d of them, the first in line %d", file, alloctrace.MaxLine, rows.Rows, rows.First))
+func (c *console) complainOf(file string, rows alloctrace.Passed) {
+	if rows.TooLong > 0 {
+		c.complain(fmt.Errorf("%s: rows of more than %d bytes were skipped: %d of them, the first in line %d", file, alloctrace.MaxLine, rows.TooLong, rows.FirstTooLong))
+	}
+	if rows.Cut > 0 {
+		c.complain(fmt.Errorf("%s:%d: the file ends in the middle of this row, as after a crash or on a full disk; it is left out, and the whole rows before it are read", file, rows.Cut))
 	}
 }
 

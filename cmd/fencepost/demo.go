@@ -124,11 +124,11 @@ func showDemo(ctx context.Context, c *console, f demoFlags, rt *fencepost.Runtim
 	if server.url != "" {
 		c.printf("metrics on %s/metrics, health on %s/healthz, the live view on %s/debug/gpumem/\n", server.url, server.url, server.url)
 	}
-	progress := startProgress(c, rt, spans)
+	stopProgress := startProgress(c, rt, spans)
 	runCtx, cancel := context.WithTimeout(ctx, f.duration)
 	runErr := d.Run(runCtx)
 	cancel()
-	progress.stop()
+	stopProgress()
 	ctx = context.WithoutCancel(ctx)
 	measureErr := d.Measure(ctx)
 	left, closeErr := rt.Close(ctx)

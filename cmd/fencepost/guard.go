@@ -146,7 +146,36 @@ func showGuard(c *console, answer []byte, asJSON bool) error {
 	}
 	c.printf("guard        %s, policy %s\nhunted tags  %s\nfindings     %d\n", s.Setting, s.Policy, hunted, s.Findings)
 	for _, name := range slices.Sorted(maps.Keys(s.Numbers)) {
-		c.printf("  %-18s %d\n", name, s.Numbers[name])
+		if n := s.Numbers[name]; n > 0 { // what did not happen is not listed
+			c.printf("  %-18s %-12d %s\n", name, n, guardNumbers[name])
+		}
 	}
 	return nil
+}
+
+// guardNumbers says what the guard's numbers count, since the runtime was opened or
+// now.
+var guardNumbers = map[string]string{
+	"guarded":           "blocks allocated between red zones",
+	"unguarded":         "blocks chosen for that and allocated without, for want of memory",
+	"skipped":           "blocks chosen for that and left out: enough were guarded in that second",
+	"isolated":          "blocks of a hunt with a mapping of their own",
+	"not_isolated":      "blocks of a hunt that could not have one",
+	"verified":          "comparisons of a block that the device has done",
+	"unchecked":         "armings and comparisons that were left out",
+	"findings":          "what the guard found, reported or not",
+	"relieved":          "refusals avoided by giving up quarantine",
+	"given_up":          "blocks given up for that",
+	"evicted":           "blocks that left quarantine",
+	"retried":           "frees from quarantine that failed and are tried again",
+	"captured":          "accesses kept off a stream that was capturing a graph",
+	"delays":            "launches that a hunt delayed",
+	"checks":            "batches of comparisons whose verdict is awaited now",
+	"ledger_blocks":     "blocks in the ledger now",
+	"tombstones":        "freed blocks that are remembered now",
+	"deferred":          "frees that open launches hold back now",
+	"sentinels":         "canaries in freed memory now",
+	"hunted_tags":       "tags that are hunted now",
+	"quarantine_bytes":  "bytes in quarantine now",
+	"quarantine_blocks": "blocks in quarantine now",
 }

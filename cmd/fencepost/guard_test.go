@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -52,7 +53,7 @@ func TestTheGuardOfARunningDemoIsSwitched(t *testing.T) {
 		want string
 	}{
 		{[]string{"guard", at}, exitClean, "guard        ledger, policy report\nhunted tags  none"},
-		{[]string{"guard", at, "status"}, exitClean, "ledger_blocks"},
+		{[]string{"guard", at, "status"}, exitClean, "guard        ledger, "},
 		{[]string{"guard", strings.TrimSuffix(at, guardPath)}, exitClean, "guard        ledger, "},
 		{[]string{"guard", at, "sample:4096", "--hunt-tag=sort.keys", "--hunt-tag=join.table"}, exitClean, "guard        sample:4096, policy report\nhunted tags  sort.keys, join.table"},
 		{[]string{"guard", at, "--hunt-tag=rows,left", "--json"}, exitClean, `"hunt_tags":["rows,left"]`},
@@ -72,6 +73,27 @@ func TestTheGuardOfARunningDemoIsSwitched(t *testing.T) {
 	stop()
 	if code := <-demoCode; code != exitClean {
 		t.Errorf("the demo ended with %d", code)
+	}
+}
+
+// Each number of the guard is printed with what it counts, and not if it counted
+// nothing.
+func TestTheNumbersOfTheGuardAreExplained(t *testing.T) {
+	rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "ledger"}))(t)
+	defer func() { must.Get(rt.Close(context.Background()))(t) }()
+	numbers := rt.GuardStatus().Numbers
+	for name := range numbers {
+		if guardNumbers[name] == "" {
+			t.Errorf("%s is not explained", name)
+		}
+	}
+	if len(guardNumbers) != len(numbers) {
+		t.Errorf("%d numbers are explained, and there are %d", len(guardNumbers), len(numbers))
+	}
+	status := `{"setting":"sample","policy":"report","hunt_tags":[],"numbers":{"guarded":7,"evicted":0},"findings":0}`
+	text := printed(t, func(c *console) { must.Do(t, showGuard(c, []byte(status), false)) })
+	if !strings.Contains(text, "guarded            7            blocks allocated between red zones\n") || strings.Contains(text, "evicted") {
+		t.Error(text)
 	}
 }
 

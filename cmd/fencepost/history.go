@@ -41,7 +41,8 @@ people's viewers:
 Launches and waits are in a log of the level Uses. The file is read once, so it
 may be a pipe, and checked whole before anything is written. Rows of more than
 64 KiB are skipped, and it says how many. A conversion needs about a kilobyte of
-memory for each line.
+memory for each line. Of a file that ends in the middle of a row, the whole rows
+are converted, and it says so.
 
 The output takes the place of what was there when it is whole, and not before;
 it must not be the input. A device or a pipe is written to as it is.
@@ -78,14 +79,14 @@ func convertLog(ctx context.Context, c *console, what conversion) error {
 	if err != nil {
 		return err
 	}
-	source, tooLong, err := what.read(ctx, file)
+	source, passed, err := what.read(ctx, file)
 	if ctx.Err() != nil {
 		return asProblem(ctx.Err())
 	}
 	if err != nil {
 		return err
 	}
-	c.complainOf(what.path, tooLong)
+	c.complainOf(what.path, passed)
 	if target == nil {
 		return what.write(ctx, source, c.stdout)
 	}
@@ -126,10 +127,10 @@ func (what conversion) findOutput(c *console, input *os.File) (*output.Target, e
 }
 
 // read reads the log once.
-func (what conversion) read(ctx context.Context, file io.Reader) (history.Source, alloctrace.TooLong, error) {
+func (what conversion) read(ctx context.Context, file io.Reader) (history.Source, alloctrace.Passed, error) {
 	var events []oplog.Event
 	var lines bytes.Buffer
-	tooLong, err := what.limits.EachEvent(what.path, &untilStopped{ctx: ctx, r: file}, func(line string, e oplog.Event) {
+	passed, err := what.limits.EachEvent(what.path, &untilStopped{ctx: ctx, r: file}, func(line string, e oplog.Event) {
 		if what.format != history.JSONLines {
 			events = append(events, e)
 			return
@@ -140,7 +141,7 @@ func (what conversion) read(ctx context.Context, file io.Reader) (history.Source
 	return history.Source{
 		Events:    func() []oplog.Event { return events },
 		JSONLines: func(w io.Writer) error { _, err := w.Write(lines.Bytes()); return err },
-	}, tooLong, err
+	}, passed, err
 }
 
 // write writes the source. What cannot be written in that form is the input's

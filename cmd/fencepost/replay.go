@@ -32,7 +32,9 @@ func replayCommand(c *console, code *int) *cobra.Command {
 streams of the recording: the CSV of RMM's logging adaptor, plain or gzipped,
 and the JSON lines of Fencepost's own log. Each file gets a stack of its own
 and is checked whole before any of it is played. Rows of more than 64 KiB are
-skipped, and it says how many.
+skipped, and it says how many. Of a file that ends in the middle of a row, as a
+crash leaves it, the whole rows are played, and it says so. If the beginning is
+missing, it says that the sizes are lower bounds.
 
 Exit codes: 0 clean; 1 refusals, findings, or books that differ from
 the driver's; 2 a file or flag is bad.`,
@@ -97,12 +99,17 @@ func replayFile(ctx context.Context, c *console, file string, how playing) (int,
 	if err != nil {
 		return exitBadInput, err
 	}
-	c.complainOf(file, trace.TooLong)
+	c.complainOf(file, trace.Passed)
 	rt, err := fencepost.Open(ctx, how.cfg)
 	if err != nil {
 		return exitBadInput, err
 	}
-	report, err := replay.Play(ctx, trace, replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: poolOf(rt, how.cfg), Speed: how.flags.speed})
+	report, err := replay.Play(ctx, trace, replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: poolOf(rt, how.cfg), Speed: how.flags.speed,
+		Draining: func() func() {
+			return startLine(c, func() string {
+				return fmt.Sprintf("all rows are played; waiting until the device has freed %s", terminal.Size(rt.Stats().Pending.Bytes))
+			})
+		}})
 	left, closeErr := rt.Close(context.WithoutCancel(ctx))
 	err = errors.Join(err, closeErr)
 	for kind, n := range rt.Findings().Counts() {
@@ -126,11 +133,22 @@ func poolOf(rt *fencepost.Runtime, cfg fencepost.Config) replay.Pool {
 	return rt
 }
 
+// shownRows is how many rows of a kind are printed.
+const shownRows = 10
+
+// because is what a log says of a failure.
+func because(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
 // printReplay writes the report for people.
 func printReplay(c *console, r *replay.Report) {
 	c.printf("%s (%s) through %s\n", r.File, r.Format, r.Resource)
-	c.printf("  events         %d: %d allocations, %d frees, %d recorded failures, %d without memory, in %.2fs\n",
-		r.Events, r.Allocations, r.Frees, r.RecordedFailures, r.Empty, r.Seconds)
+	c.printf("  events         %d: %d allocations, %d frees, %d recorded failures, %d without memory, in %.2fs, %.2fs of that after the last row\n",
+		r.Events, r.Allocations, r.Frees, r.RecordedFailures, r.Empty, r.Seconds, r.DrainSeconds)
 	c.printf("  requested      peak live %d bytes (%s), end live %d bytes in %d blocks\n", r.PeakLive, terminal.Size(r.PeakLive), r.EndLive, r.LeftLiveBlocks)
 	c.printf("  device         peak reserved %d bytes (%s); %s\n", r.PeakReserved, terminal.Size(r.PeakReserved), agreement(r.Drift))
 	for _, op := range slices.Sorted(maps.Keys(r.Latency)) {
@@ -140,6 +158,21 @@ func printReplay(c *console, r *replay.Report) {
 	}
 	if r.TooLong > 0 {
 		c.printf("  too long       %d rows were skipped, the first in line %d\n", r.TooLong, r.FirstTooLong)
+	}
+	if r.Cut > 0 {
+		c.printf("  cut            the file ends in the middle of line %d, which was left out\n", r.Cut)
+	}
+	if r.LowerBounds {
+		c.printf("  lower bounds   the file lacks the beginning of its program; %d blocks of %d bytes that it frees are from before, and there may be more: more was live and reserved than these sizes\n",
+			r.EarlierBlocks, r.EarlierBytes)
+	}
+	for i, f := range r.Failures {
+		if i == shownRows {
+			c.printf("                 ... and %d more\n", r.RecordedFailures-shownRows)
+			break
+		}
+		c.printf("  failed then    line %d: %d bytes (%s) on stream %d, with %d bytes live in %d blocks; among the recorded addresses the largest free range had %d bytes%s\n",
+			f.Line, f.Bytes, terminal.Size(f.Bytes), f.Stream, f.Live, f.LiveBlocks, f.LargestFree, because(f.Error))
 	}
 	if r.Refusals > 0 {
 		c.printf("  refusals       %d, with %d frees of refused blocks not played; the first: %s\n", r.Refusals, r.RefusedFrees, r.FirstRefusal)
@@ -151,8 +184,8 @@ func printReplay(c *console, r *replay.Report) {
 		c.printf("  repeated       %d: rows that allocate at a pointer which was live; the row of its free is missing\n", r.Repeated)
 	}
 	for i, l := range r.LeftLive {
-		if i == 10 {
-			c.printf("                 ... and %d more\n", r.LeftLiveBlocks-10)
+		if i == shownRows {
+			c.printf("                 ... and %d more\n", r.LeftLiveBlocks-shownRows)
 			break
 		}
 		c.printf("  left live      %d bytes on stream %d, allocated in line %d\n", l.Bytes, l.Stream, l.Line)

@@ -16,6 +16,10 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry/otlpmetrics"
 )
 
+// readTime is how long the headers of a request may take to come, and with its
+// body twice that.
+const readTime = 5 * time.Second
+
 // server serves the operators' pages while the demo runs.
 type server struct {
 	http http.Server
@@ -45,7 +49,8 @@ func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *sp
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)
 	mux.Handle("GET /{$}", http.RedirectHandler("/debug/gpumem/", http.StatusFound))
-	s.http = http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	// A profile takes its time behind the request, which these bound.
+	s.http = http.Server{Handler: mux, ReadHeaderTimeout: readTime, ReadTimeout: 2 * readTime, IdleTimeout: time.Minute}
 	s.url = "http://" + listener.Addr().String()
 	go func() {
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

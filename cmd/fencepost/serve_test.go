@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -97,6 +99,32 @@ func get(t *testing.T, url string) (body string, code int) {
 	defer response.Body.Close()
 	text := must.Get(io.ReadAll(response.Body))(t)
 	return string(text), response.StatusCode
+}
+
+// A client that sends a few bytes now and then holds no connection for long.
+func TestTheDemoCutsRequestsThatDoNotCome(t *testing.T) {
+	rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim}))(t)
+	defer func() { must.Get(rt.Close(context.Background()))(t) }()
+	spans := must.Get(openSpans(t.Context(), "", 0))(t)
+	server := must.Get(serve(t.Context(), "127.0.0.1:0", rt, spans))(t)
+	defer server.close()
+	var clients sync.WaitGroup
+	for _, request := range []string{"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ", "POST /debug/gpumem/guard HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\nmode="} {
+		clients.Go(func() {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(server.url, "http://"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, request)
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			if _, err := io.Copy(io.Discard, conn); err != nil {
+				t.Errorf("%q: not cut: %v", request, err)
+			}
+		})
+	}
+	clients.Wait()
 }
 
 // The first line names an address on which metrics and health are served

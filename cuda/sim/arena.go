@@ -36,9 +36,9 @@ type arena struct {
 	region      []byte // mem and, behind it, the words of starts
 	// starts has a member per 256 bytes at which a node begins.
 	starts *bitset
-	// mapped says of each granule whether memory is there. It is read without a
-	// lock by accesses.
-	mapped []atomic.Bool
+	// mapped has of each granule what memory is there, nil for none. It is read
+	// without a lock by accesses.
+	mapped []atomic.Pointer[granule]
 }
 
 func newArena(base, capacity uint64) (*arena, error) {
@@ -55,14 +55,14 @@ func newArena(base, capacity uint64) (*arena, error) {
 	return &arena{
 		pages: system, base: base, limit: base + span, mem: region[:span:span], region: region,
 		starts: newBitset(index),
-		mapped: make([]atomic.Bool, span/Granule),
+		mapped: make([]atomic.Pointer[granule], span/Granule),
 	}, nil
 }
 
 func (a *arena) close() error { return a.pages.release(a.region) }
 
 // granules are those that a range touches.
-func (a *arena) granules(ptr, n uint64) []atomic.Bool {
+func (a *arena) granules(ptr, n uint64) []atomic.Pointer[granule] {
 	return a.mapped[(ptr-a.base)/Granule : (ptr+n-1-a.base)/Granule+1]
 }
 
@@ -78,14 +78,15 @@ func (a *arena) isMapped(ptr, n uint64) bool {
 	}
 	touched := a.granules(ptr, n)
 	for i := range touched {
-		if !touched[i].Load() {
+		if touched[i].Load() == nil {
 			return false
 		}
 	}
 	return true
 }
 
-// bytes is the memory at [ptr, ptr+n), which the caller has checked.
+// bytes is the memory at [ptr, ptr+n), which the caller has checked, to be
+// touched only by way of [arena.reach].
 func (a *arena) bytes(ptr, n uint64) []byte {
 	off := ptr - a.base
 	return a.mem[off : off+n : off+n]
@@ -107,7 +108,7 @@ func (a *arena) commit(ptr, n uint64) error { return a.pages.commit(a.bytes(ptr,
 func (a *arena) expose(ptr, n uint64) {
 	exposed := a.granules(ptr, n)
 	for i := range exposed {
-		exposed[i].Store(true)
+		exposed[i].Store(&settled)
 	}
 }
 
@@ -122,7 +123,7 @@ func (a *arena) holds(addr uintptr) (ptr uint64, ok bool) {
 func (a *arena) unmap(ptr, n uint64) {
 	gone := a.granules(ptr, n)
 	for i := range gone {
-		gone[i].Store(false)
+		gone[i].Store(nil)
 	}
 	a.pages.giveBack(a.bytes(ptr, n))
 }
@@ -131,7 +132,7 @@ func (a *arena) unmap(ptr, n uint64) {
 func (a *arena) findGranules(n int) (ptr uint64, ok bool) {
 	run := 0
 	for g := range a.mapped {
-		if a.mapped[g].Load() {
+		if a.mapped[g].Load() != nil {
 			run = 0
 		} else if run++; run == n {
 			return a.base + uint64(g-n+1)*Granule, true

@@ -31,8 +31,10 @@ type block struct {
 	free   stamp
 	freeBy driver.Stream
 	own    [1]shadow
-	// stripes are a mapping's in place of own.
+	// stripes are those of a mapping, which is striped, in place of own; made when
+	// it is touched.
 	stripes []shadow
+	striped bool
 }
 
 // shadow is the accesses to one part of a block that no later one covers.
@@ -151,6 +153,9 @@ func (d *Device) touch(b *block, now stamp, a access, kind core.Access) {
 	// the block; so the free must be ordered after it.
 	if b.freed && !b.free.after(a.slot, a.seq) {
 		d.report(FreeRace, b, me, b.freeParty())
+	}
+	if b.striped && b.stripes == nil {
+		b.stripes = make([]shadow, stripeCount)
 	}
 	all := b.shadows()
 	width := b.bytes / uint64(len(all))

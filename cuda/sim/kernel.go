@@ -175,11 +175,12 @@ func (x *Exec) reach(r Range) []byte {
 	if r.Bytes == 0 {
 		return nil
 	}
-	if !x.d.isMapped(r.Ptr, r.Bytes) {
+	b, ok := x.d.reach(r.Ptr, r.Bytes)
+	if !ok {
 		panic(faulted{r}) //nolint:forbidigo // recovered
 	}
 	x.note(r)
-	return x.d.bytes(r.Ptr, r.Bytes)
+	return b
 }
 
 // note remembers a touch; one that continues or repeats the last of its kind

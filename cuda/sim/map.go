@@ -265,13 +265,13 @@ func (d *Device) MemAccess(ptr, bytes uint64) error {
 		if !n.free {
 			continue
 		}
+		n.free, n.blk = false, &block{ptr: n.addr, bytes: n.size, slot: hostSlot, in: in, born: born, striped: true}
 		if n.held.lives++; n.held.lives > 1 {
-			// What nobody can have meant.
-			fillPattern(h.arena.bytes(n.addr, n.size), ((n.addr+n.held.lives)|1)*0x9e3779b97f4a7c15)
+			h.arena.exposeStale(n.addr, n.size, ((n.addr+n.held.lives)|1)*0x9e3779b97f4a7c15)
+		} else {
+			h.arena.expose(n.addr, n.size)
 		}
-		n.free, n.blk = false, &block{ptr: n.addr, bytes: n.size, slot: hostSlot, in: in, born: born, stripes: make([]shadow, stripeCount)}
 	}
-	h.arena.expose(ptr, bytes)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -127,7 +128,7 @@ func TestACopyWhoseMemoryIsTakenIsAnIllegalAddress(t *testing.T) {
 			release := p.hold(s)
 			must(t, copyOf(d, ptr, s))
 			// The device's own look at the map comes before the pages go.
-			d.mapped.Load().arena.pages.giveBack(d.bytes(ptr, size))
+			d.mapped.Load().arena.pages.giveBack(d.mapped.Load().arena.bytes(ptr, size))
 			release()
 			wantCode(t, d.StreamSynchronize(s), driver.IllegalAddress)
 			if f := d.Findings(); len(f) != 1 || f[0].Kind != IllegalAddress || f[0].First.Ptr != ptr {
@@ -181,5 +182,93 @@ func TestAMachineWithoutMemoryIsADeviceWithout(t *testing.T) {
 	left = 0
 	if d, err := Open(Config{Bytes: Granule}); !errors.Is(err, full) {
 		t.Errorf("Open: %v, %v", d, err)
+	}
+}
+
+// resident is how many of the machine's pages a part takes.
+func resident(t *testing.T, part []byte) (pages int) {
+	t.Helper()
+	vec := make([]byte, len(part)/unix.Getpagesize())
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(part))), uintptr(len(part)), uintptr(unsafe.Pointer(unsafe.SliceData(vec))))
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	for _, v := range vec {
+		pages += int(v & 1)
+	}
+	return pages
+}
+
+// A page that was mapped elsewhere before is scrambled where it is touched:
+// tables of columns that are moved about and not read take no memory.
+func TestMemoryThatIsMappedAgainTakesNoneUntilItIsTouched(t *testing.T) {
+	d := open(t, FreeRunning())
+	b := newBook(t, d, 8, 4)
+	s := b.stream()
+	must(t, d.MemsetAsync(b.at, 0x77, 4*Granule, s))
+	must(t, d.StreamSynchronize(s))
+	b.unmap(0, 4)
+	for i := range uint64(4) {
+		b.move(i, 4+i)
+	}
+	must(t, d.MemAccess(b.place(4), 4*Granule)) // once more, of what has it
+	part := d.mapped.Load().arena.bytes(b.place(4), 4*Granule)
+	if n := resident(t, part); n != 0 {
+		t.Errorf("%d pages are resident before anything was touched", n)
+	}
+	must(t, d.MemsetAsync(b.place(5)-100, 1, 200, s)) // over a bound
+	must(t, d.StreamSynchronize(s))
+	if n := resident(t, part[2*Granule:]); n != 0 {
+		t.Errorf("%d pages are resident that nothing touched", n)
+	}
+	got := b.read(4, 4, s)
+	zero := make([]byte, unit)
+	for at := uint64(0); at < 4*Granule; at += unit {
+		if at >= Granule-unit && at < Granule+unit {
+			continue
+		}
+		if is := got[at : at+unit]; bytes.Equal(is, zero) || is[0] == 0x77 && is[1] == 0x77 {
+			t.Fatalf("byte %#x reads as %#x", at, is[:8])
+		}
+	}
+	if ones := bytes.Repeat([]byte{1}, 200); !bytes.Equal(got[Granule-100:Granule+100], ones) {
+		t.Error("what was written is not what is read")
+	}
+	granules := d.mapped.Load().arena.granules(b.place(4), 4*Granule)
+	for i := range granules {
+		if granules[i].Load() != &settled {
+			t.Errorf("granule %d was touched everywhere, and is still looked at", i)
+		}
+	}
+}
+
+// Streams that touch one page at once all see it scrambled, and none of what
+// they write is scrambled away.
+func TestAPageIsScrambledOnce(t *testing.T) {
+	d := open(t, FreeRunning())
+	b := newBook(t, d, 64, 1)
+	streams := make([]driver.Stream, 8)
+	for i := range streams {
+		streams[i] = b.stream()
+	}
+	for at := range uint64(50) {
+		b.unmap(at, 1)
+		b.move(0, at+1)
+		for page := range Granule / pageBytes {
+			for i, s := range streams {
+				must(t, d.MemsetAsync(b.place(at+1)+page*pageBytes+uint64(i)*256, byte(i+1), 256, s))
+			}
+		}
+		for _, s := range streams {
+			must(t, d.StreamSynchronize(s))
+		}
+		got, _ := d.reach(b.place(at+1), Granule)
+		for page := range int(Granule / pageBytes) {
+			for i := range streams {
+				if part := got[page*pageBytes+i*256:][:256]; !bytes.Equal(part, bytes.Repeat([]byte{byte(i + 1)}, 256)) {
+					t.Fatalf("page %d, stream %d: %#x", page, i, part[:8])
+				}
+			}
+		}
 	}
 }

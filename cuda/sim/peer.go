@@ -78,11 +78,16 @@ func (d *Device) runPeerCopy(o *op, dst []byte) {
 	p, r := o.peer, o.source.exec.touches[0]
 	p.guests.RLock()
 	defer p.guests.RUnlock()
-	if p.isDead() || !p.isMapped(r.Ptr, r.Bytes) {
+	var src []byte
+	ok := !p.isDead()
+	if ok {
+		src, ok = p.reach(r.Ptr, r.Bytes)
+	}
+	if !ok {
 		d.illegalAt(o, r, nil)
 		return
 	}
-	copy(dst, p.bytes(r.Ptr, r.Bytes))
+	copy(dst, src)
 	p.judge(o.source, r)
 }
 

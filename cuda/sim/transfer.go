@@ -71,11 +71,12 @@ func notAllocated(m *method, r Range, d *Device) error {
 func (d *Device) runTransfer(o *op) {
 	var parts [2][]byte
 	for i, r := range o.exec.touches {
-		if !d.isMapped(r.Ptr, r.Bytes) {
+		b, ok := d.reach(r.Ptr, r.Bytes)
+		if !ok {
 			d.illegal(o, r)
 			return
 		}
-		parts[i] = d.bytes(r.Ptr, r.Bytes)
+		parts[i] = b
 	}
 	switch o.kind {
 	case opMemset:

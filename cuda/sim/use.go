@@ -44,7 +44,9 @@ func (d *Device) heapOf(ptr uint64) *heap {
 
 func (d *Device) isMapped(ptr, n uint64) bool { return d.heapOf(ptr).arena.isMapped(ptr, n) }
 
-func (d *Device) bytes(ptr, n uint64) []byte { return d.heapOf(ptr).arena.bytes(ptr, n) }
+// reach is the memory at [ptr, ptr+n) to be touched; ok is false if not all of it
+// is backed.
+func (d *Device) reach(ptr, n uint64) (b []byte, ok bool) { return d.heapOf(ptr).arena.reach(ptr, n) }
 
 // resolve appends the blocks that a range means now; args are the arguments of
 // the launch that declares it. It takes a heap's lock.

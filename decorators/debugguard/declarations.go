@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // A block of the ledger was allocated under its eyes, and every declared use
@@ -35,7 +36,7 @@ func (r *Resource) reportUnwritten(rec *ledger.Record, id core.BlockID, suspect 
 	f := r.victim(names.FindingUninitializedRead, rec)
 	rec.Unlock()
 	suspect.Caller = r.untold(suspect.Caller)
-	suspect.Time = r.ledger.Clock.Now()
+	suspect.Time = monotime.Now().Time()
 	f.Suspects = []core.UseRecord{suspect}
 	err := &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: suspect.Stream,
 		Reason: "the launch reads the block before anything wrote it: declare the launch or copy that fills it, or declare Write here"}
@@ -133,10 +134,15 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64, s
 	live, freed := r.ledger.Owners(ptr)
 	use := o.use()
 	use.Launch, use.Stream, use.Access = req.Launch, req.Stream, 0
-	use.Time = r.ledger.Clock.Now()
+	use.Time = monotime.Now().Time()
 	for i := range req.Uses {
 		if g := req.Uses[i].Block.Generation; live != nil && g == live.ID.Generation {
 			return nil // declared, and not held because it was freed meanwhile
+		}
+	}
+	for _, b := range [...]*core.Block{live, freed} {
+		if b != nil {
+			r.noteGiven(o, b.ID)
 		}
 	}
 	p := strayPointer{kind: names.FindingUndeclaredAccess, ptr: ptr, why: "it does not declare", suspected: suspected}
@@ -151,6 +157,19 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64, s
 		return r.accusePointer(p, freed.ID, use)
 	}
 	return nil
+}
+
+// noteGiven adds a prepared launch to the uses of a block that it was given a pointer into
+// and does not declare.
+func (r *Resource) noteGiven(o *openLaunch, id core.BlockID) {
+	if o.id == 0 {
+		return
+	}
+	if rec := r.ledger.Lock(id); rec != nil {
+		rec.Note(r.ledger.Pack(o.id, o.name, o.stream, 0, o.at))
+		rec.Unlock()
+		o.given = append(o.given, knownUse{rec: rec, generation: id.Generation})
+	}
 }
 
 // strayPointer is a pointer into a block that a launch does not declare, or a number that may be

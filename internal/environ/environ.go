@@ -30,6 +30,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_STREAMS", "Streams", "stream leases at a time"},
 	{"FENCEPOST_DEVICE_ORDER", "DeviceOrder", "waits for compute-sanitizer: 1 or 0"},
 	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged"},
+	{"FENCEPOST_PATIENCE", "Patience", "how long a request waits for memory that is freed and not passed by the device"},
 	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode"},
 	{"FENCEPOST_GUARD_POLICY", "GuardPolicy", "what follows a finding: report, refuse or stop"},
 	{"FENCEPOST_GUARD_TAGS", "GuardConfig.HuntTags", "tags to hunt, separated by commas"},
@@ -37,6 +38,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_TRACE_LEVEL", "TraceLevel", "what becomes a span: off, launches or operations"},
 	{"FENCEPOST_TRACE_LAYERS", "TraceLayers", "a span of each layer: 1 or 0"},
 	{"FENCEPOST_HISTORY", "History", "log records kept in memory"},
+	{"FENCEPOST_HOSTS", "Hosts", "names by which the operators' pages may be asked for"},
 }
 
 // Variables lists the environment variables that fencepost.Open looks at.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -99,19 +98,6 @@ func permit(req *http.Request, done string) error {
 		}
 	}
 	return nil
-}
-
-// loopbackHost reports whether a Host header names this machine to itself.
-func loopbackHost(host string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]") // without a port
-	}
-	if strings.EqualFold(name, "localhost") {
-		return true
-	}
-	address, err := netip.ParseAddr(name)
-	return err == nil && address.Unmap().IsLoopback()
 }
 
 func (h Guard) change(w http.ResponseWriter, req *http.Request) error {

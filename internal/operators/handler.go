@@ -3,8 +3,9 @@
 // device or several. It knows a runtime as a [Device] only; the root package fills
 // that in, and documents the paths.
 //
-// What shows something is open to whoever can connect. What changes something, the
-// guard's setting or the files of a dump, is taken from this machine alone.
+// What shows something is open to whoever can connect and names the process by what
+// is no other site's name. What changes something, the guard's setting or the files
+// of a dump, is taken from this machine alone.
 package operators
 
 import (
@@ -50,6 +51,8 @@ type Config struct {
 	Devices []Device
 	// Gatherer is what /metrics serves. Nil means the devices' metrics alone.
 	Gatherer prometheus.Gatherer
+	// Hosts are further names by which the handler may be addressed.
+	Hosts []string
 	// SwitchGuard, Incidents and GoProfiles serve what is not served otherwise.
 	SwitchGuard, Incidents, GoProfiles bool
 }
@@ -91,7 +94,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.GoProfiles {
 		mux.Handle("/debug/pprof/", goProfiles())
 	}
-	return mux, nil
+	return checkHost(cfg.Hosts, mux), nil
 }
 
 func newView(cfg Config) (*liveview.View, error) {

@@ -43,6 +43,10 @@ type Config struct {
 	// what is known by then. ctx ends with that time, or before it when the writer
 	// cannot wait any longer.
 	Around func(ctx context.Context, f core.Finding) iter.Seq[Surroundings]
+	// Failed, if not nil, is told of each file that could not be written although
+	// [Writer.Take] or [Writer.Urgent] returned its path. It is called by the
+	// goroutine that writes, which waits for it.
+	Failed func(path string, err error)
 
 	disk rotated.Disk
 	now  func() time.Time

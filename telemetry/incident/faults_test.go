@@ -221,3 +221,35 @@ func TestCloseIsBoundedOnADiskThatDoesNotAnswer(t *testing.T) {
 	}
 	balanced(t, w.Stats())
 }
+
+// A path that was given away and could not be written is told, and its sort's
+// repeats do not name it.
+func TestAFileThatCouldNotBeWrittenIsTold(t *testing.T) {
+	disk := &faulty{}
+	told := make(chan string, 10)
+	w := writer(t, incident.Config{Folder: t.TempDir(), Full: 1, Failed: func(path string, err error) {
+		if !errors.Is(err, errFault) {
+			t.Errorf("%s: %v", path, err)
+		}
+		told <- path
+	}}.WithDisk(disk))
+	disk.mu.Lock()
+	disk.fail = func(_ int, op string) bool { return op == "Write" }
+	disk.mu.Unlock()
+	path := w.Take(named("a"))
+	if err := w.Flush(t.Context()); !errors.Is(err, errFault) {
+		t.Errorf("Flush: %v", err)
+	}
+	if got := <-told; got != path || path == "" {
+		t.Errorf("told of %q, want %q", got, path)
+	}
+	if again := w.Take(named("a")); again != "" {
+		t.Errorf("a repeat names %q", again)
+	}
+	disk.mu.Lock()
+	disk.fail = nil
+	disk.mu.Unlock()
+	if path := w.Take(named("b")); path == "" || w.Flush(t.Context()) != nil || len(told) != 0 {
+		t.Errorf("%q, told of %d more", path, len(told))
+	}
+}

@@ -224,7 +224,7 @@ func (w *Writer) handle(it *item) {
 	if w.abandoned {
 		w.stats.Dropped++
 		w.mu.Unlock()
-		it.answer("", errors.New("the writer was closed before there was time for it"))
+		w.settle(it, "", errors.New("the writer was closed before there was time for it"))
 		return
 	}
 	w.mu.Unlock()
@@ -240,6 +240,9 @@ func (w *Writer) handle(it *item) {
 	w.err = cmp.Or(w.err, err)
 	if path == "" {
 		w.stats.Failed++
+		if s := w.limiter.stormOf(&it.finding); s.path == w.folder.Path(it.name()) {
+			s.path = "" // its repeats name no file either
+		}
 	} else {
 		w.stats.Written++
 		w.paths = append(w.paths, path)
@@ -249,11 +252,14 @@ func (w *Writer) handle(it *item) {
 		}
 	}
 	w.mu.Unlock()
-	it.answer(path, err)
+	w.settle(it, path, err)
 }
 
-// answer tells a caller of Urgent what became of the item.
-func (it *item) answer(path string, err error) {
+// settle tells what became of the item.
+func (w *Writer) settle(it *item, path string, err error) {
+	if path == "" && w.cfg.Failed != nil {
+		w.cfg.Failed(w.folder.Path(it.name()), err)
+	}
 	if it.reply != nil {
 		it.reply <- outcome{path, err}
 	}

@@ -103,6 +103,18 @@ func TestLabelsNameTagDeviceStreamAndState(t *testing.T) {
 	free(t, rt, b)
 }
 
+// A string of a protocol buffer is UTF-8: tools may refuse the whole profile for
+// one that is not.
+func TestATagThatIsNoUTF8CostsNoProfile(t *testing.T) {
+	rt, source := open(t)
+	blocks := []core.Block{allocate(t, rt, 4096, core.DefaultStream, "model \xff"), allocate(t, rt, 4096, core.DefaultStream, "model \xfe")}
+	p := written(t, source)
+	if got := inUse(p, "tag", "model \uFFFD"); got != (core.Amount{Blocks: 2, Bytes: blocks[0].Bytes + blocks[1].Bytes}) {
+		t.Errorf("%+v", got)
+	}
+	free(t, rt, blocks...)
+}
+
 func TestEverythingEverAllocatedIsCountedExactly(t *testing.T) {
 	base := coretest.NewFake(0)
 	source := profile.Source{Resource: base, Allocations: profile.NewAllocations(base)}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +30,8 @@ func Take(sources ...Source) (*profile.Profile, error) {
 	p := build(collect(sources, MaxSamples))
 	p.TimeNanos = at.UnixNano()
 	for _, s := range sources {
-		if text := s.comment(); text != "" {
-			p.Comments = append(p.Comments, text)
+		if held := s.comment(); held != "" {
+			p.Comments = append(p.Comments, held)
 		}
 	}
 	if err := p.CheckValid(); err != nil {
@@ -77,7 +78,7 @@ func build(t *table) *profile.Profile {
 		program = "unknown"
 	}
 	b := &builder{resolved: map[*frames][]*profile.Location{},
-		program: &profile.Mapping{ID: 1, File: program, HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}}
+		program: &profile.Mapping{ID: 1, File: text(program), HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}}
 	out := &profile.Profile{DefaultSampleType: defaultSampleType, PeriodType: &profile.ValueType{Type: "space", Unit: "bytes"}, Period: 1,
 		Mapping: []*profile.Mapping{b.program}}
 	for _, t := range sampleTypes { // copies: writing a profile writes to them
@@ -119,13 +120,17 @@ func (b *builder) stack(f *frames) []*profile.Location {
 func (b *builder) location(function, file string, line int, pc uintptr) *profile.Location {
 	b.made++
 	return &profile.Location{ID: b.made, Mapping: b.program, Address: uint64(pc), Line: []profile.Line{{Line: int64(line),
-		Function: &profile.Function{ID: b.made, Name: function, SystemName: function, Filename: file}}}}
+		Function: &profile.Function{ID: b.made, Name: text(function), SystemName: text(function), Filename: text(file)}}}}
 }
+
+// text is s as a protocol buffer takes it. Samples that differ in what is no
+// UTF-8 become one when the profile is compacted.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 func (k key) labels() map[string][]string {
 	labels := map[string][]string{"device": {strconv.Itoa(k.device)}}
 	if k.tag != "" {
-		labels["tag"] = []string{string(k.tag)}
+		labels["tag"] = []string{text(string(k.tag))}
 	}
 	if !k.noStream {
 		labels["stream"] = []string{k.stream.String()}
@@ -246,9 +251,9 @@ func (s Source) comment() string {
 	if st.Reserved == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("device %d: the pool holds %d bytes, and %d of them are cached: in no block, and so in no sample", s.Resource.Ordinal(), st.Reserved, st.Cached)
+	held := fmt.Sprintf("device %d: the pool holds %d bytes, and %d of them are cached: in no block, and so in no sample", s.Resource.Ordinal(), st.Reserved, st.Cached)
 	if st.OwnPool.Present {
-		text += fmt.Sprintf("; %d of those are fragmented", st.OwnPool.Fragmented)
+		held += fmt.Sprintf("; %d of those are fragmented", st.OwnPool.Fragmented)
 	}
-	return text
+	return held
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +51,28 @@ func TestOneHandlerServesEverything(t *testing.T) {
 	e2e.Free(t, rt, b)
 	if w := e2e.Request(h, http.MethodGet, "/elsewhere", ""); w.Code != http.StatusNotFound {
 		t.Errorf("an unknown path: %d", w.Code)
+	}
+}
+
+// What a web page asks whose own name was made to lead here is answered on no path.
+func TestEveryPathIsAskedForByANameThatIsNoOtherSites(t *testing.T) {
+	t.Setenv("FENCEPOST_HOSTS", "gpu.example.com, .proxy.example.com")
+	rt := e2e.Open(t, fencepost.Config{Guard: "ledger", Incidents: t.TempDir()})
+	h := e2e.HandlerOf(t, fencepost.HandlerConfig{GoProfiles: true, Incidents: true}, rt)
+	for host, want := range map[string]int{"evil.com": http.StatusForbidden, "10.1.2.3:9464": http.StatusOK, "gpu.example.com": http.StatusOK, "a.proxy.example.com:80": http.StatusOK} {
+		for _, path := range append(everyPath, "/debug/gpumem/incidents", "/debug/pprof/heap") {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+path, nil)
+			w := httptest.NewRecorder()
+			if h.ServeHTTP(w, req); w.Code != want {
+				t.Errorf("%s at %s: %d, want %d: %.200s", path, host, w.Code, want, w.Body)
+			}
+		}
+	}
+	for _, bad := range []string{"http://gpu.example.com", "gpu.example.com:80", "a,,b"} {
+		t.Setenv("FENCEPOST_HOSTS", bad)
+		if err := (fencepost.Config{}).Check(); err == nil || !strings.Contains(err.Error(), "FENCEPOST_HOSTS") {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }
 

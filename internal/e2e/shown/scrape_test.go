@@ -72,7 +72,7 @@ func (c *crowd) release(tb testing.TB) {
 func (c *crowd) scrape(tb testing.TB) []byte {
 	tb.Helper()
 	w := httptest.NewRecorder()
-	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	r := httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil)
 	r.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
 	c.pages.ServeHTTP(w, r)
 	if w.Code != http.StatusOK {

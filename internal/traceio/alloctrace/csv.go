@@ -20,12 +20,14 @@ const day = 24 * time.Hour
 type csvRows struct {
 	line   strings.Reader // what fields reads, a line at a time
 	fields *csv.Reader
-	last   time.Duration
-	offset time.Duration
+	// streams are those that were named so far, as they are spelt.
+	streams map[string]bool
+	last    time.Duration
+	offset  time.Duration
 }
 
 func newCSVRows() *csvRows {
-	p := &csvRows{}
+	p := &csvRows{streams: map[string]bool{}}
 	p.fields = csv.NewReader(&p.line)
 	p.fields.FieldsPerRecord, p.fields.ReuseRecord = len(columns), true
 	return p
@@ -36,6 +38,17 @@ func (p *csvRows) split(line string) ([]string, error) {
 	p.line.Reset(line)
 	return p.fields.Read()
 }
+
+// mayBeCut is true for a row whose last column, a stream, is one that no row
+// before it names.
+func (p *csvRows) mayBeCut(line string) bool {
+	fields, err := p.split(line)
+	return err == nil && len(p.streams) > 0 && !p.streams[fields[len(fields)-1]]
+}
+
+// perThreadStream is the handle cudaStreamPerThread, as RMM writes handles.
+// The number 2 is a stream like others.
+const perThreadStream = "0x2"
 
 // parse reads one line.
 func (p *csvRows) parse(line string) (row Row, ok bool, err *ParseError) {
@@ -65,6 +78,8 @@ func (p *csvRows) parse(line string) (row Row, ok bool, err *ParseError) {
 			return Row{}, false, err
 		}
 	}
+	row.PerThread = fields[5] == perThreadStream
+	p.streams[fields[5]] = true
 	if row.Action == Allocate && row.Pointer == 0 && row.Bytes != 0 {
 		return Row{}, false, bad(columns[3], fields[3], "an allocation of bytes needs a pointer")
 	}

@@ -59,8 +59,8 @@ func TestCSVHeaderAloneIsAnEmptyTrace(t *testing.T) {
 
 func TestCSVZeroBytesWithoutPointer(t *testing.T) {
 	trace := read(t, header+"0,00:00:00:000000,allocate,(nil),0,0\n0,00:00:00:000001,free,(nil),0,0\n")
-	if !trace.Rows[0].IsNil() || !trace.Rows[1].IsNil() {
-		t.Errorf("rows are not nil rows: %+v", trace.Rows)
+	if !trace.Rows[0].IsEmpty() || !trace.Rows[1].IsEmpty() {
+		t.Errorf("rows are not empty: %+v", trace.Rows)
 	}
 }
 

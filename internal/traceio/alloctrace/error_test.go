@@ -10,11 +10,22 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 )
 
+// supported ends each error of a file of another kind.
+const supported = "; supported are RMM's CSV (Thread,Time,Action,Pointer,Size,Stream) and the JSON lines of Fencepost's log, plain or gzipped"
+
 // parseErrors are texts and the whole error that each must give.
 var parseErrors = map[string]struct{ text, want string }{
 	"empty file":           {"", `f:1: header: the file is empty`},
-	"missing header":       {"0,00:00:00:000000,free,0x1,1,0\n", `f:1: header: neither the CSV header Thread,Time,Action,Pointer,Size,Stream nor a JSON object, got "0,00:00:00:000000,free,0x1,1,0"`},
-	"unknown format":       {"hello\n", `f:1: header: neither the CSV header Thread,Time,Action,Pointer,Size,Stream nor a JSON object, got "hello"`},
+	"a bad first row":      {"0,00:00:00:000000,peel,0x1,1,0\n", "f:1: header: neither RMM's CSV nor JSON lines" + supported + `, got "0,00:00:00:000000,peel,0x1,1,0"`},
+	"unknown format":       {"hello\n", "f:1: header: neither RMM's CSV nor JSON lines" + supported + `, got "hello"`},
+	"Chrome's trace":       {`{"displayTimeUnit":"ns","traceEvents":[{"ph":"M","name":"x"` + ",\n", "f:1: header: this is a trace in Chrome's JSON format, which is for Perfetto" + supported},
+	"Chrome's array":       {"[\n{}]\n", "f:1: header: this is a JSON array, such as a trace in Chrome's format" + supported},
+	"a snapshot as JSON":   {"{\n  \"segments\": [\n    {\n", "f:1: header: this is a PyTorch memory snapshot" + supported},
+	"a pickle":             {"\x80\x04\x95abc", "f:1: header: this is a pickle, such as a PyTorch memory snapshot" + supported},
+	"OTLP":                 {`{"resourceSpans":[]}` + "\n", "f:1: header: this is spans in OTLP's JSON" + supported},
+	"an incident":          {"{\n  \"schema\": 1,\n  \"number\": 1,\n  \"finding\": {\n", "f:1: header: this is an incident of Fencepost's, which fencepost incident shows" + supported},
+	"SQLite":               {"SQLite format 3\x00", "f:1: header: this is an SQLite database, such as Nsight Systems exports" + supported},
+	"another log":          {`{"time":"x","level":"INFO","msg":"hi"}` + "\n", `f:1: header: this is JSON of another kind (with "time, level, msg")` + supported},
 	"too few columns":      {header + "0,00:00:00:000000,free,0x1,1\n", `f:2: row: want the six columns Thread,Time,Action,Pointer,Size,Stream, got "0,00:00:00:000000,free,0x1,1"`},
 	"too many columns":     {header + row("free", "0x1", "1,2"), `f:2: row: want the six columns Thread,Time,Action,Pointer,Size,Stream, got "0,00:00:00:000000,free,0x1,1,2,0"`},
 	"blank line":           {header + row("free", "0x1", "1") + "\n", `f:3: row: want the six columns Thread,Time,Action,Pointer,Size,Stream`},

@@ -25,7 +25,7 @@ func ReadEvents(name string, r io.Reader) ([]oplog.Event, error) {
 }
 
 // EachEvent reads a log of Fencepost's, plain or gzipped, checks every line of it
-// and calls yield with each line and what it says, but those that are too long.
+// and calls yield with each line and what it says, but those of [Passed].
 // name stands for the file in errors, which are [ParseError]. What the events
 // point to, errors among it, says what the log says: the kind of an error
 // matches the sentinel of core.
@@ -33,26 +33,29 @@ func ReadEvents(name string, r io.Reader) ([]oplog.Event, error) {
 // Times are those of the log's monotonic clock, counted from the wall clock of
 // its first line, so that a step of the latter does not tear the history. A
 // difference of more than a second is followed: the process was started anew.
-func (l Limits) EachEvent(name string, r io.Reader, yield func(line string, e oplog.Event)) (TooLong, error) {
+func (l Limits) EachEvent(name string, r io.Reader, yield func(line string, e oplog.Event)) (Passed, error) {
 	d, err := l.NewReader(name, r)
 	if err != nil {
-		return TooLong{}, err
+		return Passed{}, err
 	}
 	if d.format != FormatLog {
-		return TooLong{}, bad("header", "", "not a log of Fencepost's: it has to begin with a JSON object").at(name, 1)
+		return Passed{}, bad("header", "", "this is RMM's CSV, which replay reads, and not a log of Fencepost's").at(name, 1)
 	}
 	var clock logClock
 	for {
 		line, err := d.next()
+		var e oplog.Event
+		if err == nil {
+			var wrong *ParseError
+			if e, wrong = clock.parse(line); wrong != nil {
+				err = d.refuse(wrong)
+			}
+		}
 		if errors.Is(err, io.EOF) {
-			return d.tooLong, nil
+			return d.passed, nil
 		}
 		if err != nil {
-			return d.tooLong, err
-		}
-		e, parseErr := clock.parse(line)
-		if parseErr != nil {
-			return d.tooLong, parseErr.at(name, d.line)
+			return d.passed, err
 		}
 		yield(line, e)
 	}
@@ -64,8 +67,6 @@ type eventLine struct {
 	Time       *time.Time `json:"time"`
 	Duration   int64      `json:"duration_ns"`
 	Layer      string     `json:"layer"`
-	Kind       string     `json:"kind"`
-	Relieved   bool       `json:"relieved"`
 	Launch     string     `json:"launch"`
 	LaunchID   uint64     `json:"launch_id"`
 	Access     string     `json:"access"`

@@ -14,6 +14,7 @@ import (
 // the tools that do.
 type logLine struct {
 	Op         *string `json:"op"`
+	Seq        uint64  `json:"seq"`
 	MonoNS     *int64  `json:"mono_ns"`
 	Device     int     `json:"device"`
 	Stream     *uint64 `json:"stream"`
@@ -23,6 +24,8 @@ type logLine struct {
 	Requested  *uint64 `json:"requested"`
 	Bytes      *uint64 `json:"bytes"`
 	Error      string  `json:"error"`
+	Kind       string  `json:"kind"`
+	Relieved   bool    `json:"relieved"`
 }
 
 // knownOps are the operations that the log can hold. They come from core, so
@@ -36,14 +39,19 @@ var knownOps = func() map[string]bool {
 	return known
 }()
 
-// logRows parses records of Fencepost's log. It keeps no state.
-type logRows struct{}
+// logRows parses records of Fencepost's log, and notes the number of the first.
+type logRows struct{ first *uint64 }
+
+func (logRows) mayBeCut(string) bool { return false }
 
 // parse reads one line; ok is false for a record that replay skips.
-func (logRows) parse(line string) (row Row, ok bool, err *ParseError) {
+func (p logRows) parse(line string) (row Row, ok bool, err *ParseError) {
 	var l logLine
 	if jsonErr := json.Unmarshal([]byte(line), &l); jsonErr != nil {
 		return Row{}, false, jsonError(line, jsonErr)
+	}
+	if *p.first == 0 {
+		*p.first = l.Seq
 	}
 	action, err := l.action()
 	if err != nil || action == 0 {
@@ -54,7 +62,9 @@ func (logRows) parse(line string) (row Row, ok bool, err *ParseError) {
 }
 
 // action is what the record means to a replay, zero for nothing. A failed
-// deallocate is nothing: the block stayed live.
+// deallocate is nothing: the block stayed live. A refusal by a budget never
+// reached the device, so no allocation tells of it; one by the device has its
+// own failed allocation.
 func (l *logLine) action() (Action, *ParseError) {
 	if l.Op == nil {
 		return 0, bad("op", "", "missing")
@@ -64,7 +74,7 @@ func (l *logLine) action() (Action, *ParseError) {
 	}
 	failed := l.Error != ""
 	switch {
-	case *l.Op == oplog.OpAllocate.String() && failed:
+	case *l.Op == oplog.OpAllocate.String() && failed, *l.Op == oplog.OpRefusal.String() && !l.Relieved && l.Kind != "out_of_memory":
 		return AllocateFailure, nil
 	case *l.Op == oplog.OpAllocate.String():
 		return Allocate, nil
@@ -93,6 +103,7 @@ func (l *logLine) row(action Action) (Row, *ParseError) {
 		row.Pointer = pointer
 	}
 	if action == AllocateFailure {
+		row.Error = l.Error
 		return row, nil
 	}
 	row.Generation = *l.Generation

@@ -10,7 +10,7 @@ import (
 )
 
 // log is a short run as decorators/logging writes it: replay takes the
-// allocations, the frees and the failed allocation, and skips the rest.
+// allocations, the frees and what failed, and skips the rest.
 const log = `{"time":"2026-11-20T10:00:00.000000001Z","mono_ns":10,"op":"allocate","device":1,"stream":3,"ptr":"0x7f00","generation":5,"tag":"sort.keys","requested":100,"bytes":356,"duration_ns":7,"layer":"logging"}
 {"time":"2026-11-20T10:00:00.000000002Z","mono_ns":11,"op":"prepare","device":1,"stream":3,"launch":"sort","access":"read","waits":1,"elided":0,"layer":"logging","duration_ns":2}
 {"time":"2026-11-20T10:00:00.000000003Z","mono_ns":12,"op":"allocate","device":1,"stream":3,"ptr":"0x0","generation":0,"tag":"big","requested":1000,"bytes":1000,"duration_ns":7,"layer":"logging","error":"out of device memory","kind":"out_of_memory"}
@@ -23,14 +23,15 @@ func TestLogRows(t *testing.T) {
 	trace := read(t, log)
 	want := []alloctrace.Row{
 		{Line: 1, Time: 10 * time.Nanosecond, Action: alloctrace.Allocate, Pointer: 0x7f00, Bytes: 100, Stream: 3, Tag: "sort.keys", Generation: 5, Device: 1},
-		{Line: 3, Time: 12 * time.Nanosecond, Action: alloctrace.AllocateFailure, Bytes: 1000, Stream: 3, Tag: "big", Device: 1},
+		{Line: 3, Time: 12 * time.Nanosecond, Action: alloctrace.AllocateFailure, Bytes: 1000, Stream: 3, Tag: "big", Error: "out of device memory", Device: 1},
+		{Line: 4, Time: 13 * time.Nanosecond, Action: alloctrace.AllocateFailure, Bytes: 9, Stream: 3, Error: "out of budget", Device: 1},
 		{Line: 6, Time: 15 * time.Nanosecond, Action: alloctrace.Free, Pointer: 0x7f00, Bytes: 100, Stream: 3, Tag: "sort.keys", Generation: 5, Device: 1},
 	}
 	if diff := cmp.Diff(want, trace.Rows); diff != "" {
 		t.Error(diff)
 	}
-	if trace.Skipped != 3 || trace.Format.String() != "fencepost-jsonl" {
-		t.Errorf("skipped %d of format %v, want 3 of fencepost-jsonl", trace.Skipped, trace.Format)
+	if trace.Skipped != 2 || trace.Format.String() != "fencepost-jsonl" {
+		t.Errorf("skipped %d of format %v, want 2 of fencepost-jsonl", trace.Skipped, trace.Format)
 	}
 }
 

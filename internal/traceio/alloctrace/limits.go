@@ -15,9 +15,13 @@ type Limits struct {
 // the file.
 var DefaultLimits = Limits{Rows: 1_000_000, Bytes: 512 << 20}
 
-// TooLong is the rows of a file that were skipped because they are longer than
-// [MaxLine].
-type TooLong struct {
-	// Rows is how many, First the line of the first, counted from 1.
-	Rows, First int
+// Passed is what of a file was passed over. Lines are counted from 1.
+type Passed struct {
+	// TooLong is how many rows are longer than [MaxLine], FirstTooLong the line
+	// of the first.
+	TooLong, FirstTooLong int
+	// Cut is the line in which the file ends in the middle of a row, as the
+	// file of a process that crashed does, or one on a full disk; zero if it
+	// ends where a row does.
+	Cut int
 }

@@ -24,12 +24,12 @@ func TestARowThatIsTooLongIsSkippedAndCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		text  string
 		lines []int
-		long  alloctrace.TooLong
+		long  alloctrace.Passed
 	}{
-		"in the middle":      {header + row("free", "0x1", "1") + long(most+1) + row("free", "0x2", "1"), []int{2, 4}, alloctrace.TooLong{Rows: 1, First: 3}},
-		"first, and again":   {header + long(3*most) + row("free", "0x1", "1") + long(2*most), []int{3}, alloctrace.TooLong{Rows: 2, First: 2}},
-		"at the end, cut":    {header + row("free", "0x1", "1") + strings.Repeat("x", 5*most), []int{2}, alloctrace.TooLong{Rows: 1, First: 3}},
-		"a log's first line": {`{"tag":"` + long(most+1) + `{"op":"deallocate","mono_ns":1,"stream":0,"generation":1}`, []int{2}, alloctrace.TooLong{Rows: 1, First: 1}},
+		"in the middle":      {header + row("free", "0x1", "1") + long(most+1) + row("free", "0x2", "1"), []int{2, 4}, alloctrace.Passed{TooLong: 1, FirstTooLong: 3}},
+		"first, and again":   {header + long(3*most) + row("free", "0x1", "1") + long(2*most), []int{3}, alloctrace.Passed{TooLong: 2, FirstTooLong: 2}},
+		"at the end, cut":    {header + row("free", "0x1", "1") + strings.Repeat("x", 5*most), []int{2}, alloctrace.Passed{TooLong: 1, FirstTooLong: 3}},
+		"a log's first line": {`{"tag":"` + long(most+1) + `{"op":"deallocate","mono_ns":1,"stream":0,"generation":1}`, []int{2}, alloctrace.Passed{TooLong: 1, FirstTooLong: 1}},
 	} {
 		for _, data := range [][]byte{[]byte(c.text), compress(t, []byte(c.text))} {
 			trace, err := alloctrace.Read("f", bytes.NewReader(data))
@@ -41,28 +41,28 @@ func TestARowThatIsTooLongIsSkippedAndCounted(t *testing.T) {
 			for _, r := range trace.Rows {
 				lines = append(lines, r.Line)
 			}
-			if !slices.Equal(lines, c.lines) || trace.TooLong != c.long {
-				t.Errorf("%s: rows of lines %v and %+v, want %v and %+v", name, lines, trace.TooLong, c.lines, c.long)
+			if !slices.Equal(lines, c.lines) || trace.Passed != c.long {
+				t.Errorf("%s: rows of lines %v and %+v, want %v and %+v", name, lines, trace.Passed, c.lines, c.long)
 			}
 		}
 	}
 	wantError(t, header+long(most), `f:2: row: want the six columns Thread,Time,Action,Pointer,Size,Stream, got "`+strings.Repeat("x", 80)+`..."`)
 	wantError(t, header+long(most+1)+long(most+1), "f:2: row: longer than 65536 bytes, and so is every other row")
 	wantError(t, "{"+strings.Repeat("x", 2*most), "f:1: row: longer than 65536 bytes, and so is every other row")
-	wantError(t, long(most+1), "f:1: header: longer than 65536 bytes: neither the CSV header nor a JSON object")
+	wantError(t, long(most+1), "f:1: header: a first line of more than 65536 bytes: neither is this RMM's CSV nor JSON lines"+supported)
 }
 
 func TestALineOfALogThatIsTooLongIsSkippedAndCounted(t *testing.T) {
 	const good = `{"op":"reap","time":"2026-01-01T00:00:00Z","mono_ns":1,"stream":0}` + "\n"
 	var events []oplog.Event
-	tooLong, err := alloctrace.DefaultLimits.EachEvent("f", strings.NewReader(good+`{"tag":"`+long(70_000)+good), func(line string, e oplog.Event) {
+	passed, err := alloctrace.DefaultLimits.EachEvent("f", strings.NewReader(good+`{"tag":"`+long(70_000)+good), func(line string, e oplog.Event) {
 		if line+"\n" != good {
 			t.Errorf("got line %q", line)
 		}
 		events = append(events, e)
 	})
-	if err != nil || len(events) != 2 || tooLong != (alloctrace.TooLong{Rows: 1, First: 2}) {
-		t.Errorf("%d events, %+v, %v", len(events), tooLong, err)
+	if err != nil || len(events) != 2 || passed != (alloctrace.Passed{TooLong: 1, FirstTooLong: 2}) {
+		t.Errorf("%d events, %+v, %v", len(events), passed, err)
 	}
 }
 

@@ -21,7 +21,7 @@ func (l Limits) Read(name string, r io.Reader) (*Trace, error) {
 	for {
 		row, err := d.Next()
 		if errors.Is(err, io.EOF) {
-			t.Skipped, t.TooLong = d.Skipped(), d.TooLong()
+			t.Skipped, t.Passed, t.FirstRecord = d.Skipped(), d.passed, d.firstRecord
 			return t, nil
 		}
 		if err != nil {

@@ -21,6 +21,9 @@ var gzipMagic = []byte{0x1f, 0x8b}
 // lineParser is a format: it turns a line into a row, or skips it.
 type lineParser interface {
 	parse(line string) (row Row, ok bool, err *ParseError)
+	// mayBeCut reports whether a row that can be parsed may yet be the
+	// beginning of a longer one.
+	mayBeCut(line string) bool
 }
 
 // Reader reads a trace row by row. It is not safe for concurrent use.
@@ -36,7 +39,12 @@ type Reader struct {
 	line, header int
 	bytes        uint64
 	skipped      int
-	tooLong      TooLong
+	passed       Passed
+	firstRecord  uint64
+	// pending is a first line that is a row, until it is read; unended says that
+	// the current line is the last one and has no end.
+	pending *string
+	unended bool
 }
 
 // NewReader detects compression and format from the first bytes of r. name
@@ -61,18 +69,23 @@ func (l Limits) NewReader(name string, r io.Reader) (*Reader, error) {
 	return d, nil
 }
 
-// detect looks at the first byte: a log starts with an object, a CSV with its
-// header.
+// supported ends what is said of a file of another kind.
+const supported = "; supported are RMM's CSV (" + header + ") and the JSON lines of Fencepost's log, plain or gzipped"
+
+// detect looks at the beginning: a log starts with an object, a CSV with its
+// header, or with a row if that was lost.
 func (d *Reader) detect() error {
-	first, err := d.lines.Peek(1)
-	if errors.Is(err, io.EOF) {
+	if _, err := d.lines.Peek(1); errors.Is(err, io.EOF) {
 		return bad("header", "", "the file is empty").at(d.name, 1)
-	}
-	if err != nil {
+	} else if err != nil {
 		return d.readError(err)
 	}
-	if first[0] == '{' {
-		d.format, d.parser = FormatLog, logRows{}
+	head, _ := d.lines.Peek(d.lines.Buffered())
+	if kind := foreign(head); kind != "" {
+		return bad("header", "", "this is "+kind+supported).at(d.name, 1)
+	}
+	if head[0] == '{' {
+		d.format, d.parser = FormatLog, logRows{&d.firstRecord}
 		return nil
 	}
 	line, long, err := d.read()
@@ -80,14 +93,18 @@ func (d *Reader) detect() error {
 		return err
 	}
 	if long {
-		return bad("header", "", fmt.Sprintf("longer than %d bytes: neither the CSV header nor a JSON object", MaxLine)).at(d.name, 1)
+		return bad("header", "", fmt.Sprintf("a first line of more than %d bytes: neither is this RMM's CSV nor JSON lines", MaxLine)+supported).at(d.name, 1)
 	}
-	d.header = 1
 	rows := newCSVRows()
-	if names, err := rows.split(line); err != nil || !slices.Equal(names, columns) {
-		return bad("header", line, "neither the CSV header "+header+" nor a JSON object").at(d.name, 1)
+	names, err := rows.split(line)
+	isHeader := err == nil && slices.Equal(names, columns)
+	if !isHeader {
+		if _, ok, _ := newCSVRows().parse(line); !ok {
+			return bad("header", line, "neither RMM's CSV nor JSON lines"+supported).at(d.name, 1)
+		}
+		d.line, d.pending = 0, &line
 	}
-	d.format, d.parser = FormatRMM, rows
+	d.format, d.parser, d.header = FormatRMM, rows, d.line
 	return nil
 }
 
@@ -105,9 +122,13 @@ func (d *Reader) Next() (Row, error) {
 		if err != nil {
 			return Row{}, err
 		}
-		row, ok, perr := d.parser.parse(line)
-		if perr != nil {
-			return Row{}, perr.at(d.name, d.line)
+		if d.unended && d.parser.mayBeCut(line) {
+			d.passed.Cut = d.line
+			return Row{}, io.EOF
+		}
+		row, ok, wrong := d.parser.parse(line)
+		if wrong != nil {
+			return Row{}, d.refuse(wrong)
 		}
 		if ok {
 			row.Line = d.line
@@ -117,8 +138,18 @@ func (d *Reader) Next() (Row, error) {
 	}
 }
 
-// TooLong is the rows that were skipped because they are longer than [MaxLine].
-func (d *Reader) TooLong() TooLong { return d.tooLong }
+// refuse is the error of a row that is wrong: io.EOF if the file was cut in it,
+// so that the row is no whole one or its last column is wrong.
+func (d *Reader) refuse(wrong *ParseError) error {
+	if d.unended && (wrong.Field == "row" || wrong.Field == columns[len(columns)-1]) {
+		d.passed.Cut = d.line
+		return io.EOF
+	}
+	return wrong.at(d.name, d.line)
+}
+
+// Passed is what was passed over so far.
+func (d *Reader) Passed() Passed { return d.passed }
 
 // next returns the next line that is not too long, without its end, and io.EOF
 // behind the last one. A file of which every row is too long is an error.
@@ -126,21 +157,27 @@ func (d *Reader) next() (string, error) {
 	for {
 		text, long, err := d.read()
 		switch {
-		case errors.Is(err, io.EOF) && d.tooLong.Rows > 0 && d.tooLong.Rows == d.line-d.header:
-			return "", bad("row", "", fmt.Sprintf("longer than %d bytes, and so is every other row", MaxLine)).at(d.name, d.tooLong.First)
+		case errors.Is(err, io.EOF) && d.passed.TooLong > 0 && d.passed.TooLong == d.line-d.header:
+			return "", bad("row", "", fmt.Sprintf("longer than %d bytes, and so is every other row", MaxLine)).at(d.name, d.passed.FirstTooLong)
 		case err != nil:
 			return "", err
 		case !long:
 			return text, nil
 		}
-		if d.tooLong.Rows++; d.tooLong.Rows == 1 {
-			d.tooLong.First = d.line
+		if d.passed.TooLong++; d.passed.TooLong == 1 {
+			d.passed.FirstTooLong = d.line
 		}
 	}
 }
 
 // read reads one line. Of one that is too long it returns no text.
 func (d *Reader) read() (text string, long bool, err error) {
+	if d.pending != nil {
+		text, d.pending = *d.pending, nil
+		d.line++
+		return text, false, nil
+	}
+	rows := d.line - d.header
 	part, err := d.lines.ReadSlice('\n')
 	if len(part) == 0 && errors.Is(err, io.EOF) {
 		return "", false, io.EOF
@@ -159,7 +196,11 @@ func (d *Reader) read() (text string, long bool, err error) {
 		long = true
 		part, err = d.lines.ReadSlice('\n')
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
+	if rows > 0 && errors.Is(err, io.ErrUnexpectedEOF) { // of compressed data
+		d.passed.Cut = d.line
+		return "", false, io.EOF
+	}
+	if d.unended = errors.Is(err, io.EOF); err != nil && !d.unended {
 		return "", false, d.readError(err)
 	}
 	if long {

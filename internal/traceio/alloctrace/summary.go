@@ -62,7 +62,7 @@ func (b *books) add(row Row) {
 
 func (b *books) allocate(row Row) {
 	b.sum.Allocations++
-	if row.IsNil() {
+	if row.IsEmpty() {
 		return
 	}
 	if earlier, ok := b.live[row.Key()]; ok {
@@ -77,7 +77,7 @@ func (b *books) allocate(row Row) {
 // free takes the size from the allocation: that is what was charged.
 func (b *books) free(row Row) {
 	b.sum.Frees++
-	if row.IsNil() {
+	if row.IsEmpty() {
 		return
 	}
 	earlier, ok := b.live[row.Key()]

@@ -69,9 +69,14 @@ type Row struct {
 	Bytes uint64
 	// Stream is the recorded stream number or handle.
 	Stream uint64
+	// PerThread says that Stream is the handle of the per-thread default
+	// stream, which is another stream in each thread.
+	PerThread bool
 	// Tag and Generation are known in logs of Fencepost only.
 	Tag        string
 	Generation uint64
+	// Error is what the log says of a failed allocation.
+	Error string
 	// Device is the device ordinal, zero where the format has none.
 	Device int
 }
@@ -92,9 +97,25 @@ func (r Row) Key() Key {
 	return Key{Device: r.Device, Pointer: r.Pointer}
 }
 
-// IsNil reports whether the row concerns no memory: a zero-byte allocation
-// that returned no pointer, or a free of none.
-func (r Row) IsNil() bool { return r.Pointer == 0 && r.Generation == 0 }
+// IsEmpty reports whether the row concerns no memory: it names no block, or a
+// pointer with no bytes behind it. Allocators may return for no bytes what
+// another block has, so such a row says nothing about the block at its pointer.
+func (r Row) IsEmpty() bool { return r.Generation == 0 && (r.Pointer == 0 || r.Bytes == 0) }
+
+// StreamKey identifies a stream among the rows of one trace.
+type StreamKey struct {
+	Stream, Thread uint64
+	PerThread      bool
+}
+
+// StreamKey is the stream that the row names.
+func (r Row) StreamKey() StreamKey {
+	k := StreamKey{Stream: r.Stream, PerThread: r.PerThread}
+	if r.PerThread {
+		k.Thread = r.Thread
+	}
+	return k
+}
 
 // Trace is a whole trace, every row of it valid, in the order of the file.
 type Trace struct {
@@ -105,6 +126,9 @@ type Trace struct {
 	// Skipped counts the records of a log that replay has no use for, such
 	// as prepared uses.
 	Skipped int
-	// TooLong are the rows that are not in the trace because of their length.
-	TooLong TooLong
+	// Passed is what of the file is not in the trace.
+	Passed Passed
+	// FirstRecord is the number that the first record of a log has in its
+	// process: above 1 there were others before it. Zero if it is not known.
+	FirstRecord uint64
 }

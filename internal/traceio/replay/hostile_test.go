@@ -14,17 +14,17 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
 )
 
-// An allocation of no bytes may have returned a pointer. It is nothing to a
-// replay, which goes on behind it, and so is its free; a pointer that another
-// allocation gets meanwhile is that one's.
+// An allocation of no bytes may have returned a pointer, even one that several
+// others got. It is nothing to a replay, and so is its free; a block that has
+// that pointer meanwhile keeps it.
 func TestARowOfNoBytesConcernsNoMemory(t *testing.T) {
 	s := teststack.Open(t, teststack.Config{})
 	r := play(t, s, trace(t,
 		"allocate,0x100,0,7", "allocate,0x200,20,7", "free,0x100,0,7", // both empty
-		"allocate,0x300,0,7", "allocate,0x300,30,7", "free,0x300,30,7", // the second is a block
+		"allocate,0x300,0,7", "allocate,0x300,0,7", "allocate,0x300,30,7", "free,0x300,0,7", "free,0x300,0,7", "free,0x300,30,7", // one is a block
 		"allocate,0x200,0,7", "free,0x200,20,7", // the first still is
-		"free,0x100,0,7")) // again, and unknown
-	if r.Empty != 4 || r.Allocations != 2 || r.Frees != 3 || r.UnknownFrees != 1 || r.Repeated != 0 || r.LeftLiveBlocks != 0 || r.PeakLive != 50 {
+		"free,0x100,0,7")) // of nothing once more
+	if r.Empty != 8 || r.Allocations != 2 || r.Frees != 2 || r.UnknownFrees != 0 || r.Repeated != 0 || r.LeftLiveBlocks != 0 || r.PeakLive != 50 {
 		t.Errorf("%+v", r)
 	}
 	log := &alloctrace.Trace{Name: "log", Rows: []alloctrace.Row{
@@ -70,7 +70,7 @@ func TestATimeBeyondCountingIsNotOver(t *testing.T) {
 func TestAReportSaysWhatWasTooLong(t *testing.T) {
 	s := teststack.Open(t, teststack.Config{})
 	tr := trace(t, "allocate,0x100,10,7", "free,0x100,10,7")
-	tr.TooLong = alloctrace.TooLong{Rows: 3, First: 9}
+	tr.Passed = alloctrace.Passed{TooLong: 3, FirstTooLong: 9}
 	if r := play(t, s, tr); fmt.Sprint(r.TooLong, r.FirstTooLong) != "3 9" || r.Events != 2 {
 		t.Errorf("%+v", r)
 	}

@@ -3,6 +3,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,9 @@ type Config struct {
 	// Speed is how much faster than recorded to go, from [MinSpeed] to
 	// [MaxSpeed]: 1 keeps the recorded times. 0 does not wait at all.
 	Speed float64
+	// Draining, if not nil, is called when the rows are played, and what it
+	// returns when the device is done with all frees.
+	Draining func() (done func())
 }
 
 // The bounds of a speed that is not zero.
@@ -54,16 +58,22 @@ func CheckSpeed(speed float64) error {
 type player struct {
 	cfg    Config
 	report *Report
-	leases map[uint64]*leased
+	leases map[alloctrace.StreamKey]*leased
 	live   map[alloctrace.Key]held
 	// lost are live blocks that no later row can name.
 	lost []held
 	// refused are blocks that could not be had, so that their frees are not
 	// taken for unknown ones.
-	refused map[alloctrace.Key]bool
-	// empty are pointers of allocations of no bytes: their frees free nothing.
-	empty         map[alloctrace.Key]bool
-	allocs, frees []time.Duration
+	refused map[alloctrace.Key]alloctrace.Row
+	// empty are a log's allocations of no bytes: their frees free nothing.
+	empty map[alloctrace.Key]bool
+	// seen are blocks that some row named.
+	seen map[alloctrace.Key]bool
+	// recorded is what is live by the rows, whether or not it could be had.
+	recorded core.Amount
+	// lowest and highest are bounds of the recorded addresses.
+	lowest, highest uint64
+	allocs, frees   []time.Duration
 }
 
 type held struct {
@@ -75,16 +85,18 @@ type held struct {
 // allocation is counted and does not end the replay; the error is one of the
 // stack, or ctx's.
 func Play(ctx context.Context, t *alloctrace.Trace, cfg Config) (*Report, error) {
-	p := &player{cfg: cfg, leases: map[uint64]*leased{}, live: map[alloctrace.Key]held{}, refused: map[alloctrace.Key]bool{}, empty: map[alloctrace.Key]bool{},
-		report: &Report{File: t.Name, Format: t.Format.String(), Resource: cfg.Runtime.String(), LeftLive: []Left{}, Findings: map[string]uint64{},
-			TooLong: uint64(t.TooLong.Rows), FirstTooLong: t.TooLong.First}}
+	p := &player{cfg: cfg, leases: map[alloctrace.StreamKey]*leased{}, live: map[alloctrace.Key]held{}, refused: map[alloctrace.Key]alloctrace.Row{},
+		empty: map[alloctrace.Key]bool{}, seen: map[alloctrace.Key]bool{}, lowest: math.MaxUint64,
+		report: &Report{File: t.Name, Format: t.Format.String(), Resource: cfg.Runtime.String(), LeftLive: []Left{}, Failures: []Failure{}, Findings: map[string]uint64{},
+			TooLong: uint64(t.Passed.TooLong), FirstTooLong: t.Passed.FirstTooLong, Cut: t.Passed.Cut, LowerBounds: t.FirstRecord > 1}}
 	if err := CheckSpeed(cfg.Speed); err != nil {
 		return p.report, err
 	}
 	start := time.Now()
 	err := p.play(ctx, t)
-	p.report.Seconds = time.Since(start).Seconds()
+	played := time.Now()
 	err = errors.Join(err, p.finish(context.WithoutCancel(ctx)))
+	p.report.Seconds, p.report.DrainSeconds = time.Since(start).Seconds(), time.Since(played).Seconds()
 	p.report.Latency = map[string]Latency{"allocate": latency(p.allocs), "deallocate": latency(p.frees)}
 	return p.report, err
 }
@@ -126,7 +138,7 @@ func (p *player) await(ctx context.Context, start time.Time, offset time.Duratio
 func (p *player) row(ctx context.Context, row *alloctrace.Row) error {
 	switch {
 	case row.Action == alloctrace.AllocateFailure:
-		p.report.RecordedFailures++
+		p.recordedFailure(row)
 	case p.isEmpty(row):
 		p.report.Empty++
 	case row.Action == alloctrace.Allocate:
@@ -139,25 +151,18 @@ func (p *player) row(ctx context.Context, row *alloctrace.Row) error {
 	return nil
 }
 
-// isEmpty reports whether the row concerns no memory: some allocators return
-// a pointer for no bytes, which is freed like others.
+// isEmpty reports whether the row concerns no memory. Of a log, whose frees need
+// not tell sizes, the allocation says so.
 func (p *player) isEmpty(row *alloctrace.Row) bool {
 	key := row.Key()
-	switch _, live := p.live[key]; {
-	case row.IsNil():
-		return true
-	case row.Action == alloctrace.Allocate && row.Bytes == 0:
-		p.empty[key] = !live
-		return true
-	case p.empty[key]:
-		delete(p.empty, key)
-		return row.Action == alloctrace.Free
+	if row.Action == alloctrace.Allocate && row.Bytes == 0 {
+		p.empty[key] = true
 	}
-	return false
+	return row.IsEmpty() || row.Generation != 0 && p.empty[key]
 }
 
 func (p *player) allocate(ctx context.Context, row *alloctrace.Row) error {
-	lease, err := p.lease(ctx, row.Stream)
+	lease, err := p.lease(ctx, row.StreamKey())
 	if err != nil {
 		return err
 	}
@@ -166,6 +171,9 @@ func (p *player) allocate(ctx context.Context, row *alloctrace.Row) error {
 		p.lost = append(p.lost, earlier)
 		delete(p.live, row.Key())
 	}
+	p.seen[row.Key()] = true
+	p.recorded = p.recorded.Add(core.Amount{Bytes: row.Bytes, Blocks: 1})
+	p.lowest, p.highest = min(p.lowest, row.Pointer), max(p.highest, row.Pointer+row.Bytes)
 	tag := core.Tag(row.Tag)
 	if tag == "" {
 		tag = "replay"
@@ -177,7 +185,7 @@ func (p *player) allocate(ctx context.Context, row *alloctrace.Row) error {
 		if p.report.Refusals++; p.report.Refusals == 1 {
 			p.report.FirstRefusal = fmt.Sprintf("line %d: %v", row.Line, err)
 		}
-		p.refused[row.Key()] = true
+		p.refused[row.Key()] = *row
 		return nil
 	}
 	if err != nil {
@@ -191,14 +199,10 @@ func (p *player) allocate(ctx context.Context, row *alloctrace.Row) error {
 func (p *player) free(ctx context.Context, row *alloctrace.Row) error {
 	h, ok := p.live[row.Key()]
 	if !ok {
-		if p.refused[row.Key()] {
-			p.report.RefusedFrees++
-			delete(p.refused, row.Key())
-		} else {
-			p.report.UnknownFrees++
-		}
+		p.freeUnplayed(row)
 		return nil
 	}
+	p.recorded = p.recorded.Sub(core.Amount{Bytes: h.row.Bytes, Blocks: 1})
 	began := time.Now()
 	_, err := p.cfg.Runtime.Deallocate(ctx, h.id)
 	p.frees = append(p.frees, time.Since(began))
@@ -208,9 +212,61 @@ func (p *player) free(ctx context.Context, row *alloctrace.Row) error {
 	return err
 }
 
+// freeUnplayed counts a free of a block that the replay does not have. One that
+// no row named before was live when the recording began.
+func (p *player) freeUnplayed(row *alloctrace.Row) {
+	key := row.Key()
+	if refused, ok := p.refused[key]; ok {
+		p.report.RefusedFrees++
+		p.recorded = p.recorded.Sub(core.Amount{Bytes: refused.Bytes, Blocks: 1})
+		delete(p.refused, key)
+		return
+	}
+	p.report.UnknownFrees++
+	if !p.seen[key] {
+		p.seen[key] = true
+		p.report.EarlierBlocks++
+		p.report.EarlierBytes += row.Bytes
+		p.report.LowerBounds = true
+	}
+}
+
+// recordedFailure notes an allocation that had failed in the recording.
+func (p *player) recordedFailure(row *alloctrace.Row) {
+	if p.report.RecordedFailures++; p.report.RecordedFailures > maxListed {
+		return
+	}
+	p.report.Failures = append(p.report.Failures, Failure{Line: row.Line, Bytes: row.Bytes, Stream: row.Stream,
+		Live: p.recorded.Bytes, LiveBlocks: p.recorded.Blocks, LargestFree: p.largestFree(), Error: row.Error})
+}
+
+// largestFree is the largest range among the recorded addresses in which
+// nothing is live by the rows.
+func (p *player) largestFree() (largest uint64) {
+	rows := slices.Collect(maps.Values(p.refused))
+	for _, h := range p.live {
+		rows = append(rows, h.row)
+	}
+	for _, h := range p.lost {
+		rows = append(rows, h.row)
+	}
+	slices.SortFunc(rows, func(a, b alloctrace.Row) int { return cmp.Compare(a.Pointer, b.Pointer) })
+	at := min(p.lowest, p.highest)
+	for _, r := range append(rows, alloctrace.Row{Pointer: p.highest}) {
+		if r.Pointer > at {
+			largest = max(largest, r.Pointer-at)
+		}
+		at = max(at, r.Pointer+r.Bytes)
+	}
+	return largest
+}
+
 // finish takes the final readings, frees what the trace left live and gives
 // the leases back.
 func (p *player) finish(ctx context.Context) error {
+	if p.cfg.Draining != nil {
+		defer p.cfg.Draining()()
+	}
 	errs := []error{p.cfg.Runtime.Drain(ctx), p.measure()}
 	left := slices.AppendSeq(p.lost, maps.Values(p.live))
 	p.listLeftLive(left)
@@ -251,7 +307,7 @@ func (p *player) measureDrift() error {
 func (p *player) listLeftLive(left []held) {
 	slices.SortFunc(left, func(a, b held) int { return a.row.Line - b.row.Line })
 	p.report.LeftLiveBlocks = uint64(len(left))
-	for _, h := range left[:min(len(left), maxLeftLive)] {
+	for _, h := range left[:min(len(left), maxListed)] {
 		p.report.LeftLive = append(p.report.LeftLive, Left{Line: h.row.Line, Bytes: h.row.Bytes, Stream: h.row.Stream})
 	}
 }
@@ -266,7 +322,7 @@ type leased struct {
 // name leases, of which a service has a new one for each request: when there
 // are more than streams, the one that was not used for longest is given back,
 // and gets another if it comes again.
-func (p *player) lease(ctx context.Context, recorded uint64) (*cuda.Lease, error) {
+func (p *player) lease(ctx context.Context, recorded alloctrace.StreamKey) (*cuda.Lease, error) {
 	l, ok := p.leases[recorded]
 	if !ok {
 		got, err := p.cfg.Streams.TryAcquire(ctx, "replay")
@@ -276,7 +332,7 @@ func (p *player) lease(ctx context.Context, recorded uint64) (*cuda.Lease, error
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("a lease for recorded stream %d: %w", recorded, err)
+			return nil, fmt.Errorf("a lease for recorded stream %d: %w", recorded.Stream, err)
 		}
 		l = &leased{Lease: got}
 		p.leases[recorded] = l
@@ -286,7 +342,7 @@ func (p *player) lease(ctx context.Context, recorded uint64) (*cuda.Lease, error
 }
 
 func (p *player) giveBackOldest() error {
-	var oldest uint64
+	var oldest alloctrace.StreamKey
 	first := true
 	for recorded, l := range p.leases {
 		if first || l.used < p.leases[oldest].used {

@@ -78,6 +78,9 @@ func TestReplayCountsWhatTheRowsSay(t *testing.T) {
 		"free,0x900,1,0", "allocate,0x100,100,0", "allocate,0x200,50,0", "free,0x100,100,0", "free,0x100,100,0",
 		"allocate failure,(nil),9,0", "allocate,(nil),0,0", "free,(nil),0,0", "allocate,0x100,30,0"))
 	want := replay.Report{Events: 9, Allocations: 3, Frees: 3, RecordedFailures: 1, Empty: 2, UnknownFrees: 2, PeakLive: 150, EndLive: 80, LeftLiveBlocks: 2}
+	if r.EarlierBlocks != 1 || r.EarlierBytes != 1 || !r.LowerBounds {
+		t.Errorf("one of the unknown frees is of a block from before: %+v", r)
+	}
 	got := replay.Report{Events: r.Events, Allocations: r.Allocations, Frees: r.Frees, RecordedFailures: r.RecordedFailures, Empty: r.Empty,
 		UnknownFrees: r.UnknownFrees, PeakLive: r.PeakLive, EndLive: r.EndLive, LeftLiveBlocks: r.LeftLiveBlocks}
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
@@ -91,6 +94,64 @@ func TestReplayCountsWhatTheRowsSay(t *testing.T) {
 	}
 	if l := r.Latency["allocate"]; l.Count != 3 || l.P50 <= 0 || l.P50 > l.P90 || l.P90 > l.P99 || l.P99 > l.Max {
 		t.Errorf("latencies: %+v", l)
+	}
+}
+
+// A recorded failure is explained by what the rows say of that moment.
+func TestARecordedFailureIsExplained(t *testing.T) {
+	s := teststack.Open(t, teststack.Config{Layers: []core.Layer{core.With(budget.New, budget.Config{Limit: 1000})}})
+	r := play(t, s, trace(t,
+		"allocate,0x1000,1280,7", "allocate,0x1500,768,7", "allocate,0x1800,256,7", // the first is refused here
+		"free,0x1500,768,7", "allocate failure,(nil),1024,9", "free,0x1000,1280,7", "allocate failure,(nil),2048,9"))
+	want := []replay.Failure{{Line: 6, Bytes: 1024, Stream: 9, Live: 1536, LiveBlocks: 2, LargestFree: 768}, {Line: 8, Bytes: 2048, Stream: 9, Live: 256, LiveBlocks: 1, LargestFree: 2048}}
+	if fmt.Sprint(r.Failures) != fmt.Sprint(want) || r.RecordedFailures != 2 || r.LowerBounds {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A log that lost its beginning tells so by the number of its first record too.
+func TestALogWithoutItsBeginningHasLowerBounds(t *testing.T) {
+	for first, want := range map[uint64]bool{0: false, 1: false, 2: true} {
+		tr := trace(t, "allocate,0x100,10,7", "free,0x100,10,7")
+		tr.FirstRecord = first
+		if r := play(t, teststack.Open(t, teststack.Config{}), tr); r.LowerBounds != want {
+			t.Errorf("first record %d: %+v", first, r)
+		}
+	}
+}
+
+// What the frees take behind the last row is part of the replay's time.
+func TestADrainIsShownAndCounted(t *testing.T) {
+	s := teststack.Open(t, teststack.Config{})
+	cfg := config(s)
+	var live uint64
+	shown := 0
+	cfg.Draining = func() func() {
+		live = s.Runtime.Stats().Live.Blocks
+		return func() { shown++; live -= s.Runtime.Stats().Live.Blocks }
+	}
+	r := must.Get(replay.Play(t.Context(), trace(t, "allocate,0x100,10,7", "allocate,0x200,10,7", "free,0x100,10,7"), cfg))(t)
+	if shown != 1 || live != 1 || r.DrainSeconds <= 0 || r.Seconds < r.DrainSeconds {
+		t.Errorf("shown %d times, %d blocks freed meanwhile, %+v", shown, live, r)
+	}
+}
+
+func TestAPerThreadStreamHasALeaseAThread(t *testing.T) {
+	ring := logging.NewRing(64)
+	s := teststack.Open(t, teststack.Config{Layers: []core.Layer{core.With(logging.New, logging.Config{Sinks: []logging.Sink{ring}})}})
+	text := "Thread,Time,Action,Pointer,Size,Stream\n"
+	for i, thread := range []int{1, 2, 1} {
+		text += fmt.Sprintf("%d,00:00:00:000001,allocate,0x%d00,%d,0x2\n", thread, i+1, i+1)
+	}
+	play(t, s, must.Get(alloctrace.Read("f", strings.NewReader(text)))(t))
+	on := map[uint64]core.StreamID{}
+	for _, r := range ring.Snapshot() {
+		if r.Event.Op == oplog.OpAllocate {
+			on[r.Event.Requested] = r.Event.Stream
+		}
+	}
+	if on[1] == on[2] || on[1] != on[3] {
+		t.Errorf("threads 1, 2 and 1 were on %v", on)
 	}
 }
 

@@ -15,17 +15,28 @@ type Report struct {
 	Allocations uint64 `json:"allocations"`
 	Frees       uint64 `json:"frees"`
 	// RecordedFailures are rows of allocations that had failed when they
-	// were recorded; they are not played.
-	RecordedFailures uint64 `json:"recorded_failures"`
-	// Empty are rows that concern no memory: allocations of no bytes, and frees
-	// of what they returned.
+	// were recorded; they are not played. Failures are the first maxListed.
+	RecordedFailures uint64    `json:"recorded_failures"`
+	Failures         []Failure `json:"failures"`
+	// Empty are rows that concern no memory: allocations and frees of no bytes.
 	Empty uint64 `json:"empty"`
 	// TooLong are rows that were skipped because of their length, the first of
 	// them in the line FirstTooLong. They are not among Events.
 	TooLong      uint64 `json:"too_long"`
 	FirstTooLong int    `json:"first_too_long_line,omitempty"`
+	// Cut is the line in which the file ends in the middle of a row, which is
+	// not played; zero if it ends where a row does.
+	Cut int `json:"cut_line,omitempty"`
 	// UnknownFrees are frees of a block that was not live. Among Frees.
 	UnknownFrees uint64 `json:"unknown_frees"`
+	// EarlierBlocks and EarlierBytes are unknown frees of what no row before
+	// them named: blocks that were live when the recording began.
+	EarlierBlocks uint64 `json:"earlier_blocks"`
+	EarlierBytes  uint64 `json:"earlier_bytes"`
+	// LowerBounds says that the file lacks the beginning of its program, by
+	// such frees or by the number of its first record: live bytes and reserved
+	// bytes were more than the report has.
+	LowerBounds bool `json:"lower_bounds"`
 	// Repeated are allocations at a pointer that was live: the row of its
 	// free is missing, and the earlier block stays live to the end.
 	Repeated uint64 `json:"repeated"`
@@ -45,7 +56,7 @@ type Report struct {
 	// the blocks left live were freed and after.
 	Drift int64 `json:"drift_bytes"`
 	// LeftLive are the blocks that the trace did not free, by allocating
-	// row, at most maxLeftLive of them; LeftLiveBlocks counts all.
+	// row, at most maxListed of them; LeftLiveBlocks counts all.
 	LeftLive       []Left `json:"left_live"`
 	LeftLiveBlocks uint64 `json:"left_live_blocks"`
 	// Latency is by operation.
@@ -54,8 +65,25 @@ type Report struct {
 	Findings map[string]uint64 `json:"findings"`
 	// Resource names the stack.
 	Resource string `json:"resource"`
-	// Seconds is how long the replay took.
-	Seconds float64 `json:"seconds"`
+	// Seconds is how long the replay took, DrainSeconds how much of that went
+	// by behind the last row until the device was done with all frees.
+	Seconds      float64 `json:"seconds"`
+	DrainSeconds float64 `json:"drain_seconds"`
+}
+
+// Failure is an allocation that had failed when it was recorded. Live,
+// LiveBlocks and LargestFree are as of then, by the rows: the last is the
+// largest range among the addresses of the recording in which nothing was
+// live, which of a device's own pool is what it could have given.
+type Failure struct {
+	Line        int    `json:"line"`
+	Bytes       uint64 `json:"bytes"`
+	Stream      uint64 `json:"stream"`
+	Live        uint64 `json:"live_bytes"`
+	LiveBlocks  uint64 `json:"live_blocks"`
+	LargestFree uint64 `json:"largest_free_bytes"`
+	// Error is what the recorded program was told, where the format has it.
+	Error string `json:"error,omitempty"`
 }
 
 // Left is a block that the trace did not free.
@@ -65,7 +93,7 @@ type Left struct {
 	Stream uint64 `json:"stream"`
 }
 
-const maxLeftLive = 100
+const maxListed = 100
 
 // Latency is the distribution of one operation's duration in nanoseconds.
 type Latency struct {

@@ -1,4 +1,4 @@
-import { bytes } from "./format.js";
+import { bytes, clock } from "./format.js";
 import { color, mix, onTheme } from "./palette.js";
 
 const height = 236;
@@ -76,11 +76,12 @@ export class Chart {
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { setScale: false, x: false, y: false } },
       scales: {
-        x: { time: true, range: (_, min, max) => [Math.min(min ?? 0, (max ?? 0) - shortest), max ?? 1] },
+        // Of one sample uPlot would make a day.
+        x: { time: true, range: () => [Math.min(this.#samples[0].t, this.#samples.at(-1).t - shortest), this.#samples.at(-1).t] },
         y: { range: () => [0, this.#top] },
       },
       axes: [
-        { ...axis, space: 80, size: 28, values: (_, splits) => splits.map((s) => new Date(s * 1000).toLocaleTimeString([], { hour12: false })) },
+        { ...axis, space: 80, size: 28, values: (_, splits) => splits.map((s) => clock(s * 1000)) },
         { ...axis, size: 66, splits: (_, __, min, max) => Array.from({ length: Math.floor(max / nice(max)) + 1 }, (_, i) => i * nice(max)), values: (_, splits) => splits.map(bytes) },
       ],
       series: [

@@ -12,7 +12,7 @@ import * as panels from "./panels.js";
 const interval = 1000; // ms between answers and the next question
 const patience = 10_000; // ms for an answer
 const kept = 900; // seconds that the chart reaches back
-const gap = 4; // seconds without a sample that the chart shows as none
+const gap = 4; // seconds without a sample for which the server is asked, and which are blank if the page did not look
 
 /** memories are what the page keeps of each device, by ordinal. */
 const memories = new Map();
@@ -22,6 +22,7 @@ let paused = false;
 let answered = 0;
 let pointed = null; // sample of the chart that is pointed at
 let timer = 0;
+let looked = true; // it has asked for this device ever since the last answer: one that took long is no gap
 
 const memory = () => {
   if (!memories.has(device)) memories.set(device, { samples: [], tags: new Tags(), map: null, findings: 0, refusals: 0, news: { findings: [], refusals: [] }, last: null });
@@ -96,10 +97,12 @@ async function poll() {
 
 function schedule() {
   clearTimeout(timer);
-  if (!paused && !document.hidden) timer = setTimeout(poll, interval);
+  if (paused || document.hidden) looked = false;
+  else timer = setTimeout(poll, interval);
 }
 
 function lost(why) {
+  looked = false;
   setText(byID("lost"), `No answer from the process${answered ? ` since ${clock(answered)}` : ""}: ${why}. What is shown is as of then.`);
   byID("lost").hidden = false;
   health({ state: "unreachable", reasons: [] });
@@ -145,8 +148,10 @@ function remember(m, state) {
   if (m.last && t > last) {
     for (const [name, n] of Object.entries(counters)) m.rate[name] = Math.max(0, n - m.last.counters[name]) / (t - last);
   }
-  if (m.last && t - last > gap) m.samples.push({ t: (t + last) / 2 });
-  if (t - last > gap) look(m, last, t, now.limit);
+  const blank = looked && m.last ? gap + (patience + interval) / 1000 : gap;
+  looked = true;
+  if (m.last && t - last > blank) m.samples.push({ t: (t + last) / 2 });
+  if (t - last > gap) look(m, last, t, now.limit, blank);
   m.last = { t, counters, tags };
   const live = new Map((tags ?? []).filter((x) => x.tag).map((x) => [x.tag, x.live]));
   m.samples.push({ t, live, sum: now.live.bytes, quarantined: now.quarantined.bytes, pending: now.pending.bytes, claimed: now.claimed, limit: now.limit });
@@ -155,13 +160,13 @@ function remember(m, state) {
 
 /** look asks for what was there between two moments. A server that does not know
  * leaves it blank. */
-async function look(m, from, until, limit) {
+async function look(m, from, until, limit, blank) {
   const asked = device;
   try {
     const response = await fetch(`past?device=${asked}`);
     if (!response.ok) return;
     const past = await response.json();
-    m.samples = fill(m.samples, past, from, until, limit, gap);
+    m.samples = fill(m.samples, past, from, until, limit, blank);
     if (asked !== device || !m.last) return;
     m.tags.settle(m.last.tags ?? [], (tag) => m.samples.some((s) => s.live?.get(tag) > 0));
     drawChart();
@@ -234,6 +239,7 @@ byID("pause").addEventListener("click", () => {
 });
 byID("device").addEventListener("change", (event) => {
   device = Number(event.target.value);
+  looked = false;
   memory().shown = memory().map = null;
   byID("details").replaceChildren();
   map.all();
@@ -257,7 +263,7 @@ for (const [id, byTag] of [["by-state", false], ["by-tag", true]]) {
     panels.legend(map.dated, map.byTag);
   });
 }
-document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : poll()));
+document.addEventListener("visibilitychange", () => (document.hidden ? schedule() : poll()));
 onTheme(() => memory().last && drawChart());
 setInterval(() => setText(byID("fresh"), paused ? "paused" : answered ? `${duration(Math.max(0, Date.now() - answered))} ago` : ""), 500);
 poll();

@@ -20,9 +20,9 @@ export function tiles(device, rate) {
   const per = (n) => (n == null ? "" : `${short(n)}/s`);
   const waits = (rate.waits_queued ?? 0) + (rate.waits_elided ?? 0);
   const list = [
-    { what: "Charged", value: bytes(m.charged), more: m.limit ? `${percent(m.charged, m.limit)} of ${bytes(m.limit)}` : "no budget" },
+    { what: "Charged", value: bytes(m.charged), more: m.limit ? `${percent(m.charged, m.limit)} of ${bytes(m.limit)}${m.charged > m.limit ? ": freed memory serves its stream again before the device has passed it" : ""}` : "no budget" },
     { what: "Live", color: "live", value: bytes(m.live.bytes), more: `${counted(m.live.blocks, "block")}` },
-    { what: "Pending free", color: "pending", value: bytes(m.pending.bytes), more: `${counted(m.pending.blocks, "block")}` },
+    { what: "Pending free", color: "pending", value: bytes(m.pending.bytes), more: `${counted(m.pending.blocks, "block")}${m.pending.blocks ? "; serves its stream again meanwhile" : ""}` },
     { what: "Quarantined", color: "quarantined", value: bytes(m.quarantined.bytes), more: `${counted(m.quarantined.blocks, "block")}` },
     { what: "Claimed", color: "claimed", value: bytes(m.claimed), more: `${counted(m.claims, "claim")}` },
     { what: "Pool reserved", value: bytes(m.pool_reserved), more: poolText(m) },
@@ -97,11 +97,19 @@ export function legend(dated, byTag) {
   at.append(el("span", { textContent: dated ? "held 1 s … 10 min and more" : "ages unknown: the guard is off" }));
 }
 
+/** shades are how much of another stream's work comes first, by how many events of
+ * it do not. */
+const shades = [[0, 1, "all"], [15, 0.7, "but for 15 events"], [255, 0.45, "but for 255"], [Infinity, 0.25, "less"]];
+const shade = (behind) => mix("live", "free", shades.find(([most]) => behind <= most)[1]);
+
 /** streams shows who has each, and how far behind the device is known to be. */
 export function streams(s) {
   const known = new Map(s.list.map((x) => [x.number, x]));
   setText(byID("streams-note"), `${s.leased} of ${s.limit} leased, ${s.idle} idle${s.adopted ? `, ${s.adopted} adopted` : ""}${s.waiting ? `, ${s.waiting} waiting for a lease` : ""}${s.omitted ? `, ${s.omitted} not shown` : ""}`);
   byID("streams-note").className = s.waiting ? "warn" : "quiet";
+  keyed(byID("order-legend"), s.list.length > 32 ? [] : [["ordered after"], ...shades], ([most]) => most, ([most, , text]) => el("span", {}, ...(text ? [el("i", { className: "swatch" })] : []), text ?? most), (node, [most]) => {
+    if (node.firstElementChild) node.firstElementChild.style.background = shade(most);
+  });
   const order = s.list.slice().sort((a, b) => a.number - b.number);
   keyed(byID("streams").tBodies[0], s.list, (x) => x.number, (x) => {
     const row = cells(["", "n", "name", "n", "name", "n", "", "n", "n", "n", "n", "", "where"]);
@@ -116,7 +124,7 @@ export function streams(s) {
     texts.forEach((text, i) => setText(row.cells[i], text));
     row.cells[2].title = x.tag ?? "";
     row.cells[6].firstChild.firstChild.style.width = behind === null ? "0" : `${100 * (1 - Math.min(behind, 64) / 64)}%`;
-    setText(row.cells[6].lastChild, behind === null ? "" : behind === 0 ? "all" : `−${count(behind)}`);
+    setText(row.cells[6].lastChild, behind === null ? "" : behind === 0 ? (x.pending_frees ? "all but the frees" : "all") : `−${count(behind)}`);
     setText(row.cells[7], x.open_launches ? String(x.open_launches) : "–");
     setText(row.cells[8], x.pending_frees ? `${count(x.pending_frees)} (${bytes(x.pending_bytes)})` : "–");
     setText(row.cells[9], count(x.waits_queued));
@@ -139,7 +147,7 @@ function ordered(at, x, order, known) {
     const seq = after.get(o.number);
     const behind = seq == null ? null : (known.get(o.number).seq || seq) - seq;
     square.className = o.number === x.number ? "self" : "";
-    square.style.background = behind === null || o.number === x.number ? "" : mix("live", "free", behind <= 0 ? 1 : behind < 16 ? 0.7 : behind < 256 ? 0.45 : 0.25);
+    square.style.background = behind === null || o.number === x.number ? "" : shade(behind);
     square.title = o.number === x.number ? "" : `${o.name || `s${o.number}`}: ${seq == null ? "nothing" : `up to ${count(seq)}${behind > 0 ? `, ${count(behind)} behind its newest` : ", all of it"}`}`;
   });
 }

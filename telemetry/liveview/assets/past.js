@@ -15,7 +15,7 @@ function samplesOf(past, limit) {
  * from and until, both in seconds. Between what is there and what is not lies a
  * sample without anything, which the chart shows as a gap. */
 export function fill(samples, past, from, until, limit, gap) {
-  const before = samples.filter((s) => s.t <= from && s.live);
+  const before = samples.filter((s) => s.t <= from);
   const after = samples.filter((s) => s.t >= until);
   const between = samplesOf(past, limit).filter((s) => s.t > from && s.t < until);
   const joined = [];
