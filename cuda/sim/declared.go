@@ -251,7 +251,6 @@ func declaresPart(launches []*declaration, b *block) bool {
 func undeclared(launches []*declaration, low, high uint64, kinds core.Access) (from, to uint64) {
 	for _, l := range launches {
 		l.mu.Lock()
-		defer l.mu.Unlock()
 	}
 	for covered := true; covered; {
 		covered = false
@@ -269,6 +268,9 @@ func undeclared(launches []*declaration, low, high uint64, kinds core.Access) (f
 				high = min(high, u.Ptr)
 			}
 		}
+	}
+	for _, l := range launches {
+		l.mu.Unlock()
 	}
 	return low, high
 }

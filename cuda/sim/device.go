@@ -13,7 +13,7 @@ import (
 // Device is a simulated GPU. All methods are safe for concurrent use.
 //
 // Locks are taken in this order: device (of two, the one that was opened first),
-// heap, guests, stream, block, findings.
+// heap, guests, launches (in the order in which they began), stream, block, findings.
 type Device struct {
 	config Config
 	memory *heap // of the device

@@ -184,10 +184,14 @@ func (d *Device) judgeUndeclared(o *op, from, to uint64, kind core.Access) {
 	parts := d.resolveLate(o, Range{from, to - from, kind})
 	d.attributeLate(o, parts)
 	for i := range parts {
-		if u := &parts[i]; u.blk != nil && u.over == nil {
-			d.fileUndeclared(o.undeclaredAccess(u.blk, o.accessOf(u.low, u.high).party(kind), "not what Declare of the kernel's twin lists"), u.blk)
-			return
+		u := &parts[i]
+		if u.blk == nil || u.over != nil {
+			continue
 		}
+		if low, high, _ := o.stray(u.blk, u.low, u.high, kind); low >= high { // or else that the launch did not declare it is told
+			d.fileUndeclared(o.undeclaredAccess(u.blk, o.accessOf(u.low, u.high).party(kind), "not what Declare of the kernel's twin lists"), u.blk)
+		}
+		return
 	}
 }
 

@@ -51,6 +51,11 @@ func (q *quickLog) note(to []*stripe, op oplog.Op, o *quick.Op) {
 
 // prepare gives a lane stripes if it has none. It is the ordinary way's, because that may wait.
 func (q *quickLog) prepare(l *quick.Lane) {
+	for _, ring := range q.r.rings {
+		if ring.crowded.Load() {
+			return // or each operation of every lane that has come too late would ask
+		}
+	}
 	l.Lock()
 	prepared := q.stripes(l) != nil
 	l.Unlock()

@@ -52,6 +52,8 @@ type Ring struct {
 	sharing sync.Mutex
 	given   int // how many parcels have an owner
 	active  int // how many stripes have parcels
+	// crowded: there is no parcel for another lane, and will be none.
+	crowded atomic.Bool
 }
 
 // maxStripes is the number of stripes of a ring that is large enough for
@@ -144,6 +146,10 @@ func (g *Ring) note(op oplog.Op, b *core.Block, start monotime.Instant, took tim
 func (g *Ring) ofLane(l *quick.Lane) *stripe {
 	g.sharing.Lock()
 	defer g.sharing.Unlock()
+	if g.active >= len(g.parcels) {
+		g.crowded.Store(true)
+		return nil
+	}
 	p := &stripe{mu: l}
 	if !l.TryLock() {
 		return nil

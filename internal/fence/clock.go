@@ -1,18 +1,41 @@
 package fence
 
-// clock is a vector clock, indexed by stream slot: the newest sequence number
-// of that slot's stream that the clock's owner is ordered after. Slots beyond
-// its length are at zero, so its width is that of the streams alive.
-type clock []uint64
+import "slices"
+
+// clock is a vector clock: of a stream, by its slot, the newest sequence number that the clock's
+// owner is ordered after. It has the streams that it knows of, in the order of their slots. Of
+// thousands of streams most know of a few, and to copy a place for each takes longer than a launch.
+type clock []tick
+
+type tick struct {
+	slot int
+	seq  uint64
+}
 
 // newClock returns a clock with room for the usual number of streams, so that
 // clocks of different streams share no cache line.
-func newClock() clock { return make(clock, 0, 16) }
+func newClock() clock { return make(clock, 0, 8) }
+
+// find is the place of slot, or where it belongs, which is not before low. That is mostly low where
+// one is looked for after the other.
+func (c clock) find(low, slot int) int {
+	if low < len(c) && c[low].slot >= slot {
+		return low
+	}
+	for high := len(c); low < high; {
+		if mid := (low + high) / 2; c[mid].slot < slot {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
 
 // at returns the entry of slot.
 func (c clock) at(slot int) uint64 {
-	if slot < len(c) {
-		return c[slot]
+	if i := c.find(0, slot); i < len(c) && c[i].slot == slot {
+		return c[i].seq
 	}
 	return 0
 }
@@ -22,20 +45,25 @@ func (c clock) covers(slot int, seq uint64) bool { return c.at(slot) >= seq }
 
 // set raises the entry of slot to seq and returns the clock.
 func (c clock) set(slot int, seq uint64) clock {
-	for len(c) <= slot {
-		c = append(c, 0)
+	return c.raise(c.find(0, slot), tick{slot, seq})
+}
+
+// raise is set for an entry whose place is known.
+func (c clock) raise(i int, t tick) clock {
+	if i == len(c) || c[i].slot != t.slot {
+		return slices.Insert(c, i, t)
 	}
-	c[slot] = max(c[slot], seq)
+	c[i].seq = max(c[i].seq, t.seq)
 	return c
 }
 
 // join raises every entry to that of other and returns the clock.
 func (c clock) join(other clock) clock {
-	for len(c) < len(other) {
-		c = append(c, 0)
-	}
-	for i, seq := range other {
-		c[i] = max(c[i], seq)
+	i := 0
+	for _, t := range other {
+		i = c.find(i, t.slot)
+		c = c.raise(i, t)
+		i++
 	}
 	return c
 }

@@ -106,7 +106,7 @@ func TestRecordedUseDropsOnlyOlderUsesOfItsStream(t *testing.T) {
 	finish(b, point(s[0], 1, nil), core.Write)
 	other := point(s[1], 5, nil)
 	b.AddRecorded(other, f)
-	b.AddRecorded(point(s[1], 7, clock{9}), f)
+	b.AddRecorded(point(s[1], 7, clock(nil).set(0, 9)), f)
 	if got := seqs(b); len(got) != 2 || got[1] != core.Write || got[7] != core.ReadWrite {
 		t.Errorf("kept %v, want the write and the newer recorded use", got)
 	}

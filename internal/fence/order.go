@@ -14,6 +14,8 @@ type Order struct {
 	// deviceOrder: that the host knows something to be completed orders nothing.
 	deviceOrder bool
 	all         atomic.Pointer[[]*Stream]
+	// bySlot are the same by their slots; nil where none has one.
+	bySlot atomic.Pointer[[]*Stream]
 
 	mu sync.Mutex
 	// free are the slots of removed streams. A slot is used again only
@@ -33,6 +35,7 @@ type freeSlot struct {
 func NewOrder(port Port, deviceOrder bool) *Order {
 	o := &Order{port: port, deviceOrder: deviceOrder}
 	o.all.Store(&[]*Stream{})
+	o.bySlot.Store(&[]*Stream{})
 	return o
 }
 
@@ -55,6 +58,25 @@ func (o *Order) Add(s *Stream, handle driver.Stream, asksDriver bool, counts *Co
 	s.clock = newClock().set(at.slot, at.seq)
 	all := append(slices.Clone(o.streams()), s)
 	o.all.Store(&all)
+	o.setSlot(at.slot, s)
+}
+
+// setSlot says whose a slot is now; mu is held.
+func (o *Order) setSlot(slot int, s *Stream) {
+	slots := append(slices.Clone(*o.bySlot.Load()), make([]*Stream, max(0, slot+1-len(*o.bySlot.Load())))...)
+	slots[slot] = s
+	o.bySlot.Store(&slots)
+}
+
+// noteCompleted notes that the device has completed all that a clock covers. Streams that the clock
+// does not know of are not looked at: of thousands that would take longer than all else.
+func (o *Order) noteCompleted(c clock) {
+	slots := *o.bySlot.Load()
+	for _, t := range c {
+		if t.slot < len(slots) && slots[t.slot] != nil {
+			slots[t.slot].NoteCompleted(t.seq)
+		}
+	}
 }
 
 // Remove forgets a stream that was given up and whose work is all done, and frees its
@@ -64,6 +86,7 @@ func (o *Order) Remove(s *Stream) {
 	defer o.mu.Unlock()
 	all := slices.DeleteFunc(slices.Clone(o.streams()), func(other *Stream) bool { return other == s })
 	o.all.Store(&all)
+	o.setSlot(s.slot, nil)
 	o.free = append(o.free, freeSlot{slot: s.slot, seq: s.seq})
 }
 

@@ -175,11 +175,7 @@ func (p *Point) needsNoWait() bool {
 
 // noteClockCompleted notes what the device must have completed on other streams
 // before it came to p: all that p's clock covers.
-func (p *Point) noteClockCompleted() {
-	for _, s := range p.stream.order.streams() {
-		s.NoteCompleted(p.clock.at(s.slot))
-	}
-}
+func (p *Point) noteClockCompleted() { p.stream.order.noteCompleted(p.clock) }
 
 // newSynthetic is a point of s at the place of seq and clock that is completed: it
 // stands for one whose event is given back, or for none that could be recorded.

@@ -90,9 +90,9 @@ func (s *Stream) Here() uint64 {
 // After calls yield with the newest operation of each other stream that everything is
 // ordered after which is enqueued from now on; the stream must be locked.
 func (s *Stream) After(yield func(slot int, seq uint64)) {
-	for slot, seq := range s.clock {
-		if slot != s.slot && seq > 0 {
-			yield(slot, seq)
+	for _, t := range s.clock {
+		if t.slot != s.slot && t.seq > 0 {
+			yield(t.slot, t.seq)
 		}
 	}
 }

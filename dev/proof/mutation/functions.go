@@ -8,7 +8,7 @@ import "strings"
 // text stands behind a colon, and the operators are applied to what is called so there.
 var functions = map[string][]string{
 	"internal/fence/access.go": {"Access.isBefore", "Access.covers"},
-	"internal/fence/clock.go":  {"clock.covers", "clock.set", "clock.join", "clock.copyFrom"},
+	"internal/fence/clock.go":  {"clock.covers", "clock.raise", "clock.join", "clock.copyFrom"},
 	"internal/fence/history.go": {
 		"History.Announce", "History.AddRecorded", "History.prune", "History.covered", "History.UsedOnlyOn", "History.PlanFree", "History.Release",
 		"History.Watch", "History.HasOpen",
@@ -17,6 +17,7 @@ var functions = map[string][]string{
 		"Point.IsOpen", "Point.IsDeferred", "Point.isPlaced", "Point.isWithdrawn", "Point.end", "Point.watch", "Point.ReleaseMany", "Point.isCompleted", "Point.needsNoWait",
 		"Point.noteClockCompleted",
 	},
+	"internal/fence/order.go": {"Order.noteCompleted"},
 	"internal/fence/stream.go": {
 		"Stream.Here", "Stream.Record", "Stream.recordAt", "Stream.place", "Stream.wait", "Stream.QueryCompleted", "Stream.QueryMark",
 	},

@@ -34,8 +34,8 @@ var textuals = []textual{
 		"b.history.Begin(ready, span)", "if b.history.Begin(ready, span); mutated() {\n b.history.Release()\n }",
 	},
 	{
-		"internal/fence/clock.go", "clock.join", "the entry is the other's, and not the larger",
-		"c[i] = max(c[i], seq)", "if c[i] > seq && mutated() {\n c[i] = seq\n }\n c[i] = max(c[i], seq)",
+		"internal/fence/clock.go", "clock.raise", "the entry is the other's, and not the larger",
+		"c[i].seq = max(c[i].seq, t.seq)", "if c[i].seq > t.seq && mutated() {\n c[i].seq = t.seq\n }\n c[i].seq = max(c[i].seq, t.seq)",
 	},
 	{
 		"internal/fence/clock.go", "clock.copyFrom", "the old clock is kept",
@@ -43,12 +43,12 @@ var textuals = []textual{
 	},
 	{
 		"internal/fence/stream.go", "Stream.place", "an event claims to cover the next one of its stream",
-		"p.clock = p.clock.copyFrom(s.clock)", "p.clock = p.clock.copyFrom(s.clock)\n if mutated() {\n p.clock[s.slot]++\n }",
+		"p.clock = p.clock.copyFrom(s.clock)", "p.clock = p.clock.copyFrom(s.clock)\n if mutated() {\n p.clock = p.clock.set(s.slot, p.seq+1)\n }",
 	},
 	{
-		"internal/fence/point.go", "Point.noteClockCompleted", "the host believes to have seen the point behind the one that was waited for",
-		"for _, s := range p.stream.order.streams() {",
-		"for _, s := range p.stream.order.streams() {\n if n := p.clock.at(s.slot); n > 0 && mutated() {\n s.NoteCompleted(n + 1)\n }",
+		"internal/fence/order.go", "Order.noteCompleted", "the host believes to have seen the point behind the one that was waited for",
+		"slots[t.slot].NoteCompleted(t.seq)",
+		"slots[t.slot].NoteCompleted(t.seq)\n if mutated() {\n slots[t.slot].NoteCompleted(t.seq + 1)\n }",
 	},
 	{
 		"internal/fence/plan.go", "Stream.keepNewest", "of two points of one stream the one that was found last is waited for",
