@@ -139,6 +139,11 @@ type Config struct {
 	// process that shares the GPU with others should say its share.
 	// FENCEPOST_BUDGET, with an optional suffix KiB, MiB or GiB.
 	Budget uint64
+	// Patience is how long a request for memory waits, instead of being refused, for the device
+	// to come to memory that is freed, and no longer than its context. It waits only while the
+	// runtime has such memory that may make room. 0 means one second; a negative value refuses at
+	// once. FENCEPOST_PATIENCE, such as 500ms, or -1s.
+	Patience time.Duration
 	// Guard is the debug guard's mode, such as GuardHunt or "hunt:bisect+delay"; empty
 	// means GuardSample. FENCEPOST_GUARD. See [Runtime.SwitchGuard] for changing it later.
 	Guard GuardMode

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -268,8 +269,40 @@ func Device(ordinal int) (*Runtime, error) {
 // code is the device code that a runtime has loaded for its callers.
 type code struct {
 	mu      sync.Mutex
-	modules []*cuda.Module
+	modules []loadedCode
 	closed  bool
+}
+
+// loadedCode is a module, and on the simulated device what it was loaded from.
+type loadedCode struct {
+	*cuda.Module
+	name  string
+	twins []sim.Kernel
+}
+
+// refuseOther refuses twins other than those that are loaded under the name: who loaded them shares
+// the module, so either of the two would run the other's.
+func (c *code) refuseOther(name string, twins []sim.Kernel) error {
+	for _, m := range c.modules {
+		if m.name != name || len(m.twins) == 0 || slices.EqualFunc(m.twins, twins, sameTwin) {
+			continue
+		}
+		if _, err := m.Kernel(m.twins[0].Name); errors.Is(err, core.ErrClosed) {
+			continue // unloaded since
+		}
+		return &core.InvalidRequestError{Op: "Load", Field: "twins", Reason: fmt.Sprintf("other twins are loaded as %q: give other code another name, unload the module before, or load it once and keep the module", name)}
+	}
+	return nil
+}
+
+// sameTwin reports whether two twins are one: of the same functions. Two closures are not, even if
+// they are made in the same place, for what they hold may differ.
+func sameTwin(a, b sim.Kernel) bool {
+	return a.Name == b.Name && a.Indirect == b.Indirect && sameFunc(a.Run, b.Run) && sameFunc(a.Declare, b.Declare)
+}
+
+func sameFunc[F any](a, b F) bool {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&a)) == *(*unsafe.Pointer)(unsafe.Pointer(&b))
 }
 
 // Load loads device code: image is PTX, as text, or a cubin or fatbin for the
@@ -279,9 +312,10 @@ type code struct {
 // different code have different names.
 //
 // The code is unloaded by Close, or before by [cuda.Module.Unload], when none of
-// its kernels runs. What is loaded already is shared. Errors are those of the
+// its kernels runs. What is loaded already is shared: other twins than those that are
+// loaded under a name are refused. Errors are those of the
 // driver, with what its compiler said; [core.InvalidRequestError] for a name or
-// twin that is missing, and for no code on a GPU; and one that matches
+// twin that is missing, for other twins, and for no code on a GPU; and one that matches
 // [core.ErrClosed]. It may block, for seconds where the driver compiles PTX.
 func (r *Runtime) Load(name string, image []byte, twins ...sim.Kernel) (*cuda.Module, error) {
 	if name == "" {
@@ -294,6 +328,9 @@ func (r *Runtime) Load(name string, image []byte, twins ...sim.Kernel) (*cuda.Mo
 		return nil, fmt.Errorf("Load refused: the runtime is %w", core.ErrClosed)
 	}
 	if device, ok := driver.Unwrap(r.driver).(*sim.Device); ok && len(twins) > 0 {
+		if err := c.refuseOther(name, twins); err != nil {
+			return nil, err
+		}
 		if err := device.RegisterModule(name, twins...); err != nil {
 			return nil, err
 		}
@@ -303,7 +340,7 @@ func (r *Runtime) Load(name string, image []byte, twins ...sim.Kernel) (*cuda.Mo
 	if err != nil {
 		return nil, err
 	}
-	c.modules = append(c.modules, m)
+	c.modules = append(c.modules, loadedCode{m, name, slices.Clone(twins)})
 	return m, nil
 }
 

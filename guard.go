@@ -192,8 +192,12 @@ func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, erro
 		return g, err
 	}
 	g.Mode, g.Findings, g.Advanced.OnStack = setting.Mode, r.reporter.Report, r.allocations.Sampled
+	if cfg.Patience != 0 {
+		g.Advanced.Patience = cfg.Patience
+	}
 	if cfg.TracerProvider != nil && cfg.TraceLevel != telemetry.LevelOff {
 		g.Advanced.Span = telemetry.SpanIn
+		g.Advanced.BeginStep = telemetry.Steps(telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel}, r.driver.Ordinal())
 	}
 	g.Advanced.Refuse = g.Advanced.Refuse || cfg.GuardPolicy == PolicyRefuse
 	if setting.SampleBytes > 0 {

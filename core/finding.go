@@ -48,6 +48,10 @@ type Finding struct {
 	Offset         int64
 	BadBytes       uint64
 	Expected, Seen byte
+	// Allocated and Freed are when the victim's owner allocated it and gave it back, on the
+	// clock of the uses; zero if that is not known. The layers below a guard see the free
+	// later, when the guard passes it on.
+	Allocated, Freed time.Time
 	// AllocStack and FreeStack say where the victim was allocated and freed,
 	// as far as stacks were kept.
 	AllocStack, FreeStack Stack
@@ -63,10 +67,15 @@ type Finding struct {
 	// stops nobody and is no ill health.
 	Unproven bool
 	// Suspects are the launches between the last good check and the bad one,
-	// likeliest first, or those in flight on a device that was lost. MoreSuspects
+	// likeliest first, or those in flight on a device that was lost: those that the driver's
+	// error names, then the newest of each stream and so on, and the runtime's copies last. MoreSuspects
 	// is set if there may be others that are not named.
 	Suspects     []UseRecord
 	MoreSuspects bool
+	// Unranked is set if none of the suspects declared the victim or was given a pointer
+	// into it. They only ran meanwhile and are in order of time: it was undeclared work, of
+	// one of them or another, or code that does not go through the runtime.
+	Unranked bool
 	// Origin is the span in force at the victim's free, or else at its allocation, if
 	// that was kept: where the finding is told if it is not known in which request the
 	// suspects were launched. It is zero of what a call itself was found to do.
@@ -101,8 +110,7 @@ type UseRecord struct {
 	// kept, and where the call was refused for the finding, because its error tells
 	// of it there.
 	Caller SpanContext
-	// Time is when the launch was prepared, to the resolution of the clock
-	// of who kept it; zero if that kept none.
+	// Time is when the launch was prepared, zero if that was not kept.
 	Time time.Time
 	// Tags are those of the launch's blocks, the first few in no order, where
 	// they are known; the rest is empty.
@@ -133,7 +141,11 @@ func (f Finding) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", f.Kind, f.Text)
 	if f.Unproven {
-		b.WriteString("\n  unproven: the order may have been made where the runtime does not see it")
+		why := "the order may have been made where the runtime does not see it"
+		if f.Kind == names.FindingUndeclaredAccess {
+			why = "the number need be no address"
+		}
+		b.WriteString("\n  unproven: " + why)
 	}
 	if f.Victim.ID.Generation != 0 {
 		fmt.Fprintf(&b, "\n  victim: tag %q generation %s, %d bytes at %#x", f.Victim.Tag, f.Victim.ID.Generation, f.Victim.Requested, f.Victim.ID.Ptr)
@@ -159,12 +171,14 @@ func (f Finding) String() string {
 }
 
 // Suspicion is what f says of Suspects[i]: "suspect 1 of 8", "suspect 1 of 8 or
-// more", "in flight" on a device that was lost, and "culprit" only of the one
-// launch that can have done it.
+// more", "in flight" on a device that was lost, "ran meanwhile" where none is likelier than
+// another, and "culprit" only of the one launch that can have done it.
 func (f *Finding) Suspicion(i int) string {
 	switch {
 	case f.Kind == names.FindingStickyError:
 		return "in flight"
+	case f.Unranked:
+		return "ran meanwhile"
 	case f.MoreSuspects:
 		return fmt.Sprintf("suspect %d of %d or more", i+1, len(f.Suspects))
 	case len(f.Suspects) == 1:

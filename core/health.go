@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core/names"
@@ -60,7 +62,7 @@ func (r *Runtime) lose(op string, err error) {
 	}
 	r.report(Finding{
 		Kind: names.FindingStickyError, Err: err,
-		Suspects: r.inFlight(),
+		Suspects: r.inFlight(err.Error()),
 		Text:     "the device's context is lost: " + err.Error() + "; every call is refused from now on, restart the process to get the device back",
 	})
 }
@@ -77,11 +79,23 @@ func (r *Runtime) reportOutOfMemory(req Request, err error) {
 		Text:   fmt.Sprintf("the device has no memory for %d bytes tagged %q that the budget admitted: %v", req.Bytes, req.Tag.OrUntagged(), err)})
 }
 
-// inFlight lists what was in flight, for the report of a lost device: the
-// faulting launch is among them.
-func (r *Runtime) inFlight() []UseRecord {
+// inFlight lists what was in flight, for the report of a device that was lost with a
+// text: the faulting launch is among them. Those that the text names come first, and what
+// the runtime makes itself comes last: a copy mostly waits behind the kernel that faulted.
+func (r *Runtime) inFlight(text string) []UseRecord {
 	const enough = 128
+	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;:'\"()", r) })
+	rank := func(u UseRecord) int {
+		switch {
+		case slices.Contains(words, u.Launch):
+			return 0
+		case strings.HasPrefix(u.Launch, "copy.") || strings.HasPrefix(u.Launch, "gpumem."):
+			return 2
+		}
+		return 1
+	}
 	launches := r.resource.Inspect().InFlight()
+	slices.SortStableFunc(launches, func(a, b UseRecord) int { return cmp.Compare(rank(a), rank(b)) })
 	return launches[:min(len(launches), enough)]
 }
 

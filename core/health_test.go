@@ -161,6 +161,23 @@ func TestALostDeviceIsReportedWithTheLaunchesInFlight(t *testing.T) {
 	}
 }
 
+// Whatever was enqueued since: the launch that the driver names comes first, and the copies of
+// the results come last.
+func TestTheLaunchThatLostTheDeviceIsNamedBeforeTheCopiesBehindIt(t *testing.T) {
+	found := new(findings)
+	f := flying{Fake: coretest.NewFake(0)}
+	for _, name := range []string{"copy.to_host", "gpumem.guard.verify", "late", "copy.on_device", "wild", "early", ""} {
+		f.launches = append(f.launches, core.UseRecord{Launch: name})
+	}
+	rt := newRuntime(t, f, found.Report)
+	rt.ReportSticky("kernel", fmt.Errorf("wild touched memory at 0x10: %w", lost))
+	var order []string
+	for _, u := range found.take()[0].Suspects {
+		order = append(order, u.Launch)
+	}
+	mustBe(t, "order", strings.Join(order, " "), "wild late early  copy.to_host gpumem.guard.verify copy.on_device")
+}
+
 func TestOutOfMemoryIsAFinding(t *testing.T) {
 	rt, fake, found := fakeRuntime(t)
 	none := &core.DriverError{Op: "cuMemAllocAsync", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", OutOfMemory: true}

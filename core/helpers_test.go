@@ -119,3 +119,6 @@ func isInvalid(err error, field string) bool {
 	var invalid *core.InvalidRequestError
 	return errors.Is(err, core.ErrInvalidRequest) && errors.As(err, &invalid) && invalid.Field == field
 }
+
+// use is what a launch declared.
+func use(u core.PreparedUse) core.Use { return core.Use{Block: u.Block, Access: u.Access} }

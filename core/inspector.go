@@ -57,8 +57,7 @@ type BlockInfo struct {
 	AllocSpan SpanContext
 	// Uses are its last declared uses, newest first, if they were kept.
 	Uses []UseRecord
-	// Allocated is when it was allocated, to the resolution of the clock of
-	// who kept it; zero if nobody did.
+	// Allocated is when it was allocated; zero if nobody kept that.
 	Allocated time.Time
 }
 

@@ -12,6 +12,9 @@ type OwnPoolStats struct {
 	// Fragmented is the cached bytes that are in no wholly free page: they lie beside
 	// blocks, so that only requests on their own stream can have them.
 	Fragmented uint64
+	// Behind is the bytes of wholly free pages that other streams and other addresses cannot
+	// have yet without a wait: they lie behind work that the device is not known to have done.
+	Behind uint64
 	// Takeovers are of free pages of another stream that the asking one came after
 	// already, Steals of pages for which it had to wait on the device. Their bytes
 	// are those of the pages.

@@ -111,7 +111,11 @@ func (r *recording) note(op string, memory Tracked, access Access) error {
 	case r.phase != collecting:
 		return r.refuseLate(op, id)
 	case id.Generation != NoBlock:
-		r.uses = append(r.uses, Use{Block: id, Access: access})
+		use := Use{Block: id, Access: access}
+		if part, ok := memory.(interface{ Use(Access) Use }); ok { // of a view
+			use = part.Use(access)
+		}
+		r.uses = append(r.uses, use)
 		return nil
 	case r.permissive:
 		return nil

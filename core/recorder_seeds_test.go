@@ -138,8 +138,8 @@ func TestDedupKeysOnFullBlockIDNotPtrAlone(t *testing.T) {
 	in, err := core.OpenIntent(fake, &core.UseRequest{Uses: []core.Use{{Block: a, Access: core.Read}, {Block: b, Access: core.Write}}})
 	succeed(t, "open", err)
 	mustBe(t, "number of uses of two generations at one address", len(in.Uses), 2)
-	mustBe(t, "first use", in.Uses[0].Use, core.Use{Block: a, Access: core.Read})
-	mustBe(t, "second use", in.Uses[1].Use, core.Use{Block: b, Access: core.Write})
+	mustBe(t, "first use", use(in.Uses[0]), core.Use{Block: a, Access: core.Read})
+	mustBe(t, "second use", use(in.Uses[1]), core.Use{Block: b, Access: core.Write})
 	in.Recycle()
 
 	in, err = core.OpenIntent(fake, &core.UseRequest{Uses: []core.Use{{Block: a, Access: core.Read}, {Block: a, Access: core.Write}}})

@@ -1,5 +1,7 @@
 package core
 
+import "time"
+
 // Amount is a quantity of memory.
 type Amount struct {
 	// Bytes is what was asked of the layer below, padding included.
@@ -56,6 +58,11 @@ type Stats struct {
 	// Allocations and Deallocations count successes, Failures the calls
 	// that the driver failed, Refusals those that a budget refused.
 	Allocations, Deallocations, Failures, Refusals uint64
+	// MemoryWaits counts the requests that waited for the device to come to memory that was
+	// freed, instead of being refused at once, MemoryWaitsServed those of them that got
+	// theirs, and MemoryWaitTime the time that all of them took.
+	MemoryWaits, MemoryWaitsServed uint64
+	MemoryWaitTime                 time.Duration
 	// AllocatedBytes is the bytes of all successful allocations so far, padding and what
 	// a guard allocates for itself included.
 	AllocatedBytes uint64

@@ -136,7 +136,7 @@ func TestOpenIntentSortsAndFolds(t *testing.T) {
 	want := []core.Use{{Block: id(1), Access: core.Write}, {Block: id(2), Access: core.Read}, {Block: id(3), Access: core.ReadWrite}}
 	mustBe(t, "number of uses", len(in.Uses), len(want))
 	for i := range want {
-		mustBe(t, "use", in.Uses[i].Use, want[i])
+		mustBe(t, "use", use(in.Uses[i]), want[i])
 	}
 	mustBe(t, "launch", in.Launch, "kernel")
 	mustBe(t, "stream", in.Stream, core.StreamID(1))

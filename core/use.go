@@ -16,6 +16,10 @@ import (
 type Use struct {
 	Block  BlockID
 	Access Access
+	// Offset and Bytes are the part of the block that the launch touches, from Block.Ptr on;
+	// no bytes mean all of the block. Order goes by whole blocks: only the simulated device
+	// looks at the part, and finds accesses outside of it.
+	Offset, Bytes uint64
 }
 
 // UseRequest asks for the fences of one launch.
@@ -34,6 +38,10 @@ type UseRequest struct {
 	// block belongs to one of Uses; nobody else looks at them. The slice is not
 	// kept.
 	Pointers []uint64
+	// Words are other numbers of the size of an address that the launch hands to the
+	// device. A guard suspects those that happen to be addresses in a block which is
+	// none of Uses. The slice is not kept.
+	Words []uint64
 	// Wait makes a conflicting open intent on another stream something to
 	// wait for, until ctx ends, instead of a refusal.
 	Wait bool
@@ -47,8 +55,9 @@ type UseRequest struct {
 
 // PreparedUse is one block of an open intent.
 type PreparedUse struct {
-	Use
-	Tag Tag
+	Block  BlockID
+	Access Access
+	Tag    Tag
 	// Requested and Bytes are the block's sizes.
 	Requested, Bytes uint64
 	// Waits is how many waits were queued for this block, Elided how many of
@@ -136,7 +145,7 @@ func OpenIntent(owner Resource, r *UseRequest) (*Intent, error) {
 			in.Recycle()
 			return nil, useError(ordinal, u, r.Stream)
 		}
-		in.Uses[n].Use = *u
+		in.Uses[n].Block, in.Uses[n].Access = u.Block, u.Access
 		n++
 	}
 	in.Uses = in.Uses[:n]

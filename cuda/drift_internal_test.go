@@ -40,7 +40,7 @@ func TestTwoAllocationsOnTheirWayIntoTheBooksAreNoDrift(t *testing.T) {
 	for r.Stats().Allocations == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	ptr, ready, err := r.allocateOn(s, &core.Request{Bytes: 4096}) // the pool's half of an allocation
+	ptr, ready, _, err := r.allocateOn(s, &core.Request{Bytes: 4096}) // the pool's half of an allocation
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,7 @@ func (r *tracker) Deallocate(_ context.Context, id core.BlockID) (core.Block, er
 		r.revive(b)
 		return core.Block{}, err
 	}
+	defer r.releaseCompleted(done)
 	if waits == waitsForNothing {
 		result.State = core.Freed
 		b.stream.books.free(b)
@@ -42,7 +43,6 @@ func (r *tracker) Deallocate(_ context.Context, id core.BlockID) (core.Block, er
 	} else {
 		r.parkUnlessQueued(b, waits)
 	}
-	r.releaseCompleted(done)
 	return result, nil
 }
 

@@ -147,10 +147,14 @@ func (r *tracker) Withhold(id core.BlockID, _ core.BlockState) {
 		return
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.core.ID.Generation == id.Generation && b.core.State == core.Live && !b.withheld {
+	ptr, withholds := b.core.ID.Ptr, b.core.ID.Generation == id.Generation && b.core.State == core.Live && !b.withheld
+	if withholds {
 		b.withheld = true
 		b.stream.books.Withhold(&b.core)
+	}
+	b.mu.Unlock() // the oracle is told under no lock that the books need
+	if withholds && r.oracle != nil {
+		r.oracle.BlockIsTracked(ptr, false)
 	}
 }
 

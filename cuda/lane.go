@@ -203,8 +203,7 @@ func (l *lane) fragmented() uint64 {
 	return free
 }
 
-// addTo adds what the lane has: its blocks, as they were asked for and as they lie, and
-// what of its free bytes is no whole page.
+// addTo adds what the lane has.
 func (l *lane) addTo(h *holdings) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,6 +211,12 @@ func (l *lane) addTo(h *holdings) {
 	h.requested += l.used
 	h.used += used
 	h.fragmented += l.fragmented()
+	l.fit.Pages(func(_, bytes, mark uint64) bool {
+		if !l.completed(mark) {
+			h.behind += bytes
+		}
+		return true
+	})
 }
 
 // bytes is all that the lane has.

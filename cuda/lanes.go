@@ -27,7 +27,8 @@ import (
 //     everything on the stream of each, and the stream waits for that.
 //  3. Remap: the device is asked how far every stream has come. Free pages that it has come
 //     to get other addresses, where free memory of the stream lacks the fewest pages.
-//  4. Grow: what those pages are too few for is more memory from the device.
+//  4. Grow: what those pages are too few for is more memory from the device. If that has too
+//     little, less is missing beside pages that the stream waits for, as in 2.
 //
 // The first is made by take, under the stream's lock. The others are makeRoom's (makeroom.go), one at a
 // time: so nothing is on its way from one lane to another while a request is refused. Nothing
@@ -76,9 +77,10 @@ const (
 	trimLanes = 16
 )
 
-// holdings is what lanes have, in bytes: their blocks, as they were asked for and as they lie, and
-// what is free beside those and no whole page.
-type holdings struct{ requested, used, fragmented uint64 }
+// holdings is what lanes have, in bytes: their blocks, as they were asked for and as they lie,
+// what is free beside those and no whole page, and what is free pages that the device is not known
+// to have come to.
+type holdings struct{ requested, used, fragmented, behind uint64 }
 
 // errNoRoom: the lane has no range that is long enough, nor has another that may be taken
 // over.
@@ -380,6 +382,7 @@ func (m *lanes) addTo(st *core.Stats) {
 	st.Cached += reserved - min(reserved, has.used) // blocks may have been freed, and pages given back, since they were looked at
 	m.count(func(moves *core.OwnPoolStats) { st.OwnPool = *moves })
 	st.OwnPool.Present, st.OwnPool.Limit, st.OwnPool.Fragmented = true, m.store.Limit(), has.fragmented
+	st.OwnPool.Behind = has.behind
 }
 
 // drift is what is mapped, less what the lanes have of it, free or taken: zero unless a range was

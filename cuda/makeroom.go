@@ -31,26 +31,28 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 	if s.lane.hasRoom(bytes) {
 		return nil // another allocation made it for the same stream
 	}
-	if _, found, err := m.join(s, bytes, false); found || err != nil {
+	if _, found, err := m.join(s, bytes, false, true); found || err != nil {
 		return err
 	}
 	start := time.Now()
 	_ = m.look()       // who needs the streams is told
 	_ = m.store.Reap() // what the driver refused to unmap before
-	if err = m.moveOrGrow(s, bytes, start); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
-		return err
+	for _, wait := range []bool{false, true} {
+		if err = m.moveOrGrow(s, bytes, wait, start); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
+			return err
+		}
 	}
 	return m.explain(bytes, err)
 }
 
-// join makes all pages of a row the stream's. Without a hole the stream may wait for pages;
-// with one it does not, and the row says where pages are still missing. Pages that it got
+// join makes all pages of a row the stream's. With a hole the row says where pages are still
+// missing; the stream may wait for pages, or not. Pages that it got
 // stay with the stream if others of their row cannot be had: then another row is tried.
-func (m *lanes) join(s *stream, bytes uint64, hole bool) (pages.Row, bool, error) {
+func (m *lanes) join(s *stream, bytes uint64, hole, wait bool) (pages.Row, bool, error) {
 	from := slices.Clone(*m.all.Load())
 	bytes = (bytes + core.DefaultAlign - 1) / core.DefaultAlign * core.DefaultAlign
 	for {
-		r, found := pages.BestRow(m.parts(s, from, hole), bytes, m.page)
+		r, found := pages.BestRow(m.parts(s, from, hole, wait), bytes, m.page)
 		if !found {
 			return nil, false, nil
 		}
@@ -63,8 +65,8 @@ func (m *lanes) join(s *stream, bytes uint64, hole bool) (pages.Row, bool, error
 }
 
 // parts is what a row for s may be of: free memory of its own, free pages of the lanes
-// that are not nil, and holes, or pages that it would wait for.
-func (m *lanes) parts(s *stream, from []*lane, holes bool) (parts []pages.Part) {
+// that are not nil, holes if there may be any, and pages that it would wait for if it may.
+func (m *lanes) parts(s *stream, from []*lane, holes, wait bool) (parts []pages.Part) {
 	if holes {
 		for ptr, bytes := range m.store.Holes {
 			parts = append(parts, pages.Part{Ptr: ptr, Bytes: bytes, Kind: pages.Hole})
@@ -74,7 +76,7 @@ func (m *lanes) parts(s *stream, from []*lane, holes bool) (parts []pages.Part) 
 	defer s.Unlock()
 	for i, l := range from {
 		if l != nil && l != s.lane {
-			parts = l.appendPages(parts, pages.Part{From: i}, s, !holes)
+			parts = l.appendPages(parts, pages.Part{From: i}, s, wait)
 		}
 	}
 	return s.lane.insertOwn(parts)
@@ -205,9 +207,10 @@ func (l *lane) cutAt(ptr, bytes uint64, may func(mark uint64) bool) (run, bool) 
 }
 
 // moveOrGrow maps spare pages where free memory of s lacks the fewest, and takes from the
-// device what is missing. start is when it was begun to look for them.
-func (m *lanes) moveOrGrow(s *stream, bytes uint64, start time.Time) error {
-	r, found, err := m.join(s, bytes, true)
+// device what is missing. With wait set that is beside pages that s waits for, and so less.
+// start is when it was begun to look for them.
+func (m *lanes) moveOrGrow(s *stream, bytes uint64, wait bool, start time.Time) error {
+	r, found, err := m.join(s, bytes, true, wait)
 	if err != nil {
 		return err
 	}

@@ -153,6 +153,7 @@ func (r *tracker) TrimPool(keep uint64) error {
 type driverPool struct {
 	drv      driver.Driver
 	pool     driver.Pool
+	oracle   driver.Oracle
 	readings atomic.Uint64
 	last     atomic.Pointer[poolReading]
 	// destroyed: the driver frees what is given from now on.
@@ -171,13 +172,17 @@ func newDriverPool(drv driver.Driver, cfg driver.PoolConfig) (*driverPool, error
 	if err != nil {
 		return nil, err
 	}
-	p := &driverPool{drv: drv, pool: pool}
+	p := &driverPool{drv: drv, pool: pool, oracle: driver.OracleOf(drv)}
 	p.last.Store(new(poolReading))
 	return p, nil
 }
 
 func (p *driverPool) take(s *stream, bytes uint64) (uint64, error) {
-	return p.drv.MemAllocAsync(bytes, p.pool, s.Handle())
+	ptr, err := p.drv.MemAllocAsync(bytes, p.pool, s.Handle())
+	if err == nil && p.oracle != nil {
+		p.oracle.BlockIsTracked(ptr, true)
+	}
+	return ptr, err
 }
 
 func (p *driverPool) give(s *stream, ptr, _ uint64) error {

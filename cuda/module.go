@@ -1,9 +1,11 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -123,19 +125,43 @@ type Grid struct {
 	Grid, Block driver.Dim
 	// SharedBytes is dynamic shared memory a block.
 	SharedBytes uint32
+
+	bad string // why there is no such shape
 }
 
-// Blocks1D is the shape for n threads in blocks of size.
+// Blocks1D is the shape for n threads, or a few more, in blocks of size; no threads are one block.
+// CUDA takes blocks of 1 to 1024 threads: a launch of another size, or of a negative number of
+// threads, is a [core.InvalidRequestError].
 func Blocks1D(n, size int) Grid {
-	return Grid{Grid: driver.Dim{X: uint32((n + size - 1) / size)}, Block: driver.Dim{X: uint32(size)}}
+	blocks := 0
+	switch {
+	case n < 0:
+		return Grid{bad: fmt.Sprintf("%d threads: ask for none or more", n)}
+	case size < 1 || size > math.MaxInt32:
+		return Grid{bad: fmt.Sprintf("blocks of %d threads: CUDA takes 1 to 1024, and 256 is a good size", size)}
+	case n > 0:
+		blocks = (n-1)/size + 1
+	}
+	if blocks > math.MaxInt32 {
+		return Grid{bad: fmt.Sprintf("%d blocks of %d threads: CUDA takes %d blocks in a row; let a thread do more than one element", blocks, size, math.MaxInt32)}
+	}
+	return Grid{Grid: driver.Dim{X: uint32(blocks)}, Block: driver.Dim{X: uint32(size)}}
+}
+
+// check refuses a shape that no CUDA device takes.
+func (g *Grid) check(op string) error {
+	if bad := cmp.Or(g.bad, driver.CheckSizes(g.Grid, g.Block)); bad != "" {
+		return &core.InvalidRequestError{Op: op, Field: "grid", Reason: bad}
+	}
+	return nil
 }
 
 // Launch enqueues the kernel on the lease's stream, fenced for uses: every
 // block that the arguments reach. It returns when the launch is enqueued. A
-// launch that the driver refuses is aborted. The arguments that are pointers
+// launch that the driver refuses is aborted, and one of sizes that CUDA does not take refused before. The arguments that are pointers
 // (see [driver.Ptr]) are named to the runtime, whose guard finds those that
-// lie in no block of uses. A nil kernel, runtime or lease is a
-// [core.InvalidRequestError].
+// lie in no block of uses, and suspects other arguments of 64 bits that do. A nil kernel, runtime or lease, and a grid that
+// CUDA does not take, are a [core.InvalidRequestError].
 func (k *Kernel) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease, grid Grid, uses []core.Use, args ...driver.Arg) error {
 	if k == nil {
 		return missingHandle("Kernel.Launch", "kernel")
@@ -144,25 +170,30 @@ func (k *Kernel) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease, grid
 	if err != nil {
 		return err
 	}
-	if err := needLease("Kernel.Launch", on); err != nil {
+	if err := cmp.Or(needLease("Kernel.Launch", on), grid.check("Kernel.Launch")); err != nil {
 		return err
 	}
-	list := pointerLists.Get().(*[]uint64)
-	defer pointerLists.Put(list)
-	*list = (*list)[:0]
+	lists := wordLists.Get().(*wordList)
+	defer wordLists.Put(lists)
+	lists.pointers, lists.others = lists.pointers[:0], lists.others[:0]
 	for i := range args {
-		if args[i].Pointer {
-			*list = append(*list, args[i].Bits)
+		switch a := &args[i]; {
+		case a.Pointer:
+			lists.pointers = append(lists.pointers, a.Bits)
+		case a.Size == 8:
+			lists.others = append(lists.others, a.Bits)
 		}
 	}
-	req := core.UseRequest{Stream: on.ID(), Launch: k.launch, Uses: uses, Pointers: *list}
+	req := core.UseRequest{Stream: on.ID(), Launch: k.launch, Uses: uses, Pointers: lists.pointers, Words: lists.others}
 	return r.LaunchWith(ctx, req, func(context.Context) error {
 		return refusedUnlessSticky(k.Enqueue(on.Handle(), grid, args...))
 	})
 }
 
-// pointerLists are for the pointers among the arguments of a launch.
-var pointerLists = sync.Pool{New: func() any { return new([]uint64) }}
+// wordLists are for the arguments of a launch that are, or may be, addresses.
+var wordLists = sync.Pool{New: func() any { return new(wordList) }}
+
+type wordList struct{ pointers, others []uint64 }
 
 // Enqueue enqueues the kernel raw, for callers that fence it themselves. A
 // launch function that enqueues nothing else may mark its error with
@@ -170,6 +201,9 @@ var pointerLists = sync.Pool{New: func() any { return new([]uint64) }}
 func (k *Kernel) Enqueue(stream driver.Stream, grid Grid, args ...driver.Arg) error {
 	if k == nil {
 		return missingHandle("Kernel.Enqueue", "kernel")
+	}
+	if err := grid.check("Kernel.Enqueue"); err != nil {
+		return err
 	}
 	return k.drv.Launch(&driver.Launch{Function: k.function, Grid: grid.Grid, Block: grid.Block,
 		SharedBytes: grid.SharedBytes, Stream: stream, Args: args})

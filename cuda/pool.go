@@ -159,8 +159,12 @@ func (q *quickPool) allocate(s *stream, o *quick.Op) bool {
 	if q.lanes.oracle == nil {
 		ready.MayBeRecorded()
 	} else { // which must hear of the block before whatever says that it is ready
+		withheld := req.Withheld
 		o.After = func(b core.Block) {
 			q.lanes.tellBegin(s, b.ID.Ptr, b.Bytes)
+			if withheld {
+				q.lanes.oracle.BlockIsTracked(b.ID.Ptr, false)
+			}
 			ready.MayBeRecorded()
 		}
 	}

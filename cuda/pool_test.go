@@ -125,6 +125,25 @@ func TestAnotherStreamWaitsForWhatItSteals(t *testing.T) {
 	b.free(second)
 }
 
+// Two pages lie behind work, and the pool may hold two more: three in a row are both.
+func TestAWaitAndGrowthServeTogether(t *testing.T) {
+	b := newBench(t, pooled(4))
+	s := b.leases(2)
+	first := b.alloc(s[0], 2*poolPage)
+	release := b.hold(s[0])
+	b.launch(s[0], writes(first))
+	b.free(first)
+	equal(t, "free behind work", b.Pool.Stats().OwnPool.Behind, 2*poolPage)
+	second := b.alloc(s[1], 3*poolPage)
+	b.counts(moves{Growths: 2, Steals: 1})
+	equal(t, "waits", b.Pool.Stats().WaitsQueued, 1)
+	b.launch(s[1], writes(second))
+	release()
+	b.free(second)
+	b.drain()
+	equal(t, "free behind work", b.Pool.Stats().OwnPool.Behind, 0)
+}
+
 // A page of each of three streams: who needs them all waits for the others once.
 func TestPagesOfSeveralStreamsInARowAreTakenTogether(t *testing.T) {
 	b := newBench(t, pooled(3))

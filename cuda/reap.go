@@ -122,14 +122,14 @@ func (r *tracker) lookAtMark(s *stream) (bool, error) {
 // unmap takes long, and it may be the end of a launch that found the mark completed. They
 // wait for the next reap, or the next isolated allocation. No lock may be held.
 func (r *tracker) releaseCompleted(batch *reapBatch) {
-	for batch != nil {
-		next := batch.next
-		if batch.stream != nil {
-			batch.entries = batch.stream.frees.setAside(batch.entries)
-		}
-		r.release(batch)
-		batch = next
+	if batch == nil {
+		return
 	}
+	defer r.releaseCompleted(batch.next) // also where a listener panics
+	if batch.stream != nil {
+		batch.entries = batch.stream.frees.setAside(batch.entries)
+	}
+	r.release(batch)
 }
 
 // release is the one place where blocks are released: it takes them out of the books,
@@ -143,15 +143,29 @@ func (r *tracker) release(batch *reapBatch) {
 			batch.stream.frees.bytes.noteReleased(&batch.entries[i])
 		}
 	}
-	for i := range batch.entries {
-		r.releaseBlock(batch.entries[i].block)
+	defer func() {
+		if batch.stream != nil {
+			batch.noteReleased(&batch.stream.frees)
+		}
+		clear(batch.entries)
+		*batch = reapBatch{entries: batch.entries[:0]}
+		reapBatches.Put(batch)
+	}()
+	r.releaseBlocks(batch.entries)
+}
+
+// releaseBlocks goes on where a listener panics.
+func (r *tracker) releaseBlocks(entries []pendingFree) {
+	told := 0
+	defer func() {
+		if told < len(entries) {
+			r.releaseBlocks(entries[told:])
+		}
+	}()
+	for told < len(entries) {
+		told++
+		r.releaseBlock(entries[told-1].block)
 	}
-	if batch.stream != nil {
-		batch.noteReleased(&batch.stream.frees)
-	}
-	clear(batch.entries)
-	*batch = reapBatch{entries: batch.entries[:0]}
-	reapBatches.Put(batch)
 }
 
 // leaveBooks takes the books' lock once for the blocks that follow each other
@@ -195,8 +209,20 @@ func (r *tracker) releaseBlock(b *block) {
 // done with, and releases them. One that cannot be unmapped waits for the next call.
 // No lock may be held.
 func (r *tracker) unmapCompleted(s *stream, most int) error {
-	var first error
-	for _, p := range s.frees.takeUnmaps(most) {
+	return r.unmap(s, s.frees.takeUnmaps(most))
+}
+
+// unmap goes on where a listener panics.
+func (r *tracker) unmap(s *stream, frees []pendingFree) (first error) {
+	taken := 0
+	defer func() {
+		if taken < len(frees) {
+			first = cmp.Or(first, r.unmap(s, frees[taken:]))
+		}
+	}()
+	for taken < len(frees) {
+		p := frees[taken]
+		taken++
 		if err := r.mapper.Unmap(vmm.Range{Ptr: p.block.core.ID.Ptr, Bytes: p.block.mapped}); err != nil {
 			s.books.Fails.Add(1)
 			s.frees.putBack(p)
@@ -205,8 +231,10 @@ func (r *tracker) unmapCompleted(s *stream, most int) error {
 		}
 		batch := r.newBatch(s)
 		batch.entries = append(batch.entries, p)
-		r.release(batch)
-		s.frees.unmapDone()
+		func() {
+			defer s.frees.unmapDone()
+			r.release(batch)
+		}()
 	}
 	return first
 }

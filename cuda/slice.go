@@ -124,14 +124,18 @@ func (s *Slice[T]) BlockID() core.BlockID {
 	return id
 }
 
-// Use is a use of the block for [core.Runtime.Launch]; one of an empty slice
-// is left out there, and one of untracked memory is refused.
+// Use is a use of the block for [core.Runtime.Launch], or of the part that a view is; one of
+// an empty slice is left out there, and one of untracked memory is refused.
 func (s *Slice[T]) Use(access core.Access) core.Use {
 	id := s.BlockID()
 	if id.Generation == core.NoBlock {
 		id.Generation = 0
 	}
-	return core.Use{Block: id, Access: access}
+	use := core.Use{Block: id, Access: access}
+	if s.Bytes() > 0 && s.Bytes() != s.storage.block.Requested {
+		use.Offset, use.Bytes = s.offset, s.Bytes()
+	}
+	return use
 }
 
 // View returns the values from lo up to and excluding hi as a slice of their

@@ -38,6 +38,9 @@ type tracker struct {
 	mapper                  *vmm.Mapper
 	isolated, isolatedBytes atomic.Int64
 
+	// oracle is told what launches declare, if the device has one.
+	oracle driver.Oracle
+
 	// windows are the peaks of windows of time.
 	windows   *books.Windows
 	listeners listeners.List
@@ -55,6 +58,7 @@ type tracker struct {
 // starts the reaper.
 func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, streams *StreamPool, m memory, props driver.Properties, isolatedAddresses uint64, isolatedRanges int) {
 	r.owner, r.name, r.streams, r.memory, r.atOnce = owner, name, streams, m, m.giveAtOnce()
+	r.oracle = driver.OracleOf(drv)
 	r.windows = books.NewWindows(&streams.table.group, time.Now())
 	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses, isolatedRanges)
 	r.reaperStop, r.reaperDone, r.closing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
@@ -76,7 +80,7 @@ func (r *tracker) allocate(req *core.Request, b *core.Block) error {
 	if req.Isolated {
 		return r.allocateIsolated(s, req, b)
 	}
-	ptr, ready, err := r.allocateOn(s, req)
+	ptr, ready, done, err := r.allocateOn(s, req)
 	if err != nil {
 		s.books.Fails.Add(1)
 		return err
@@ -85,7 +89,26 @@ func (r *tracker) allocate(req *core.Request, b *core.Block) error {
 	describe(b, req, ptr, r.streams.table.ordinal)
 	record.fill(s, b, req.Withheld, ready, req.Span)
 	s.books.admit(&r.streams.table.group, b, record, req.Withheld)
+	if req.Withheld && r.oracle != nil {
+		r.oracle.BlockIsTracked(ptr, false)
+	}
+	if done != nil {
+		r.releaseBeside(done, b.ID)
+	}
 	return nil
+}
+
+// releaseBeside releases what an allocation found completed. Where a listener panics,
+// nobody gets the block.
+func (r *tracker) releaseBeside(done *reapBatch, id core.BlockID) {
+	returned := false
+	defer func() {
+		if !returned {
+			_, _ = r.Deallocate(context.Background(), id)
+		}
+	}()
+	r.releaseCompleted(done)
+	returned = true
 }
 
 // describe makes b a live block for req at ptr. The memory was taken before, so that the generation is larger
@@ -97,20 +120,22 @@ func describe(b *core.Block, req *core.Request, ptr uint64, ordinal int) {
 }
 
 // allocateOn is one step under the stream's lock: the allocation and the
-// point that it is ready behind. An isolated one is only refused there for what others are,
+// point that it is ready behind, with what is to be released then. An isolated one is only refused there for what others are,
 // and does its share of the work. While the memory makes room the lock is not held.
-func (r *tracker) allocateOn(s *stream, req *core.Request) (uint64, *fence.Point, error) {
+func (r *tracker) allocateOn(s *stream, req *core.Request) (uint64, *fence.Point, *reapBatch, error) {
 	for {
 		s.Lock()
 		done := r.takeSome(s)
 		ptr, ready, err := r.allocateLocked(s, req)
 		s.Unlock()
-		r.releaseCompleted(done)
-		if err == nil || !errors.Is(err, core.ErrOutOfMemory) {
-			return ptr, ready, err
+		if err == nil {
+			return ptr, ready, done, nil
+		}
+		if r.releaseCompleted(done); !errors.Is(err, core.ErrOutOfMemory) {
+			return 0, nil, nil, err
 		}
 		if err := r.memory.makeRoom(s, req.Bytes, err); err != nil {
-			return 0, nil, err
+			return 0, nil, nil, err
 		}
 	}
 }
@@ -154,16 +179,21 @@ func (r *tracker) allocateIsolated(s *stream, req *core.Request, b *core.Block) 
 	if r.mapper.Granularity() == 0 {
 		return refuse.Unsupported("Allocate of an isolated block", r.String(), isolationAdvice)
 	}
-	if _, _, err := r.allocateOn(s, req); err != nil {
+	_, _, done, err := r.allocateOn(s, req)
+	if err != nil {
 		s.books.Fails.Add(1)
 		return err
 	}
+	r.releaseCompleted(done)
 	_ = r.unmapCompleted(s, unmapAtOnce) // the next reap tells
 	_ = r.reapMapper()
 	at, err := r.mapper.Map(req.Bytes, r.relieve)
 	if err != nil {
 		s.books.Fails.Add(1)
 		return err
+	}
+	if r.oracle != nil {
+		r.oracle.BlockIsTracked(at.Ptr, !req.Withheld)
 	}
 	record := blocks.Get().(*block)
 	describe(b, req, at.Ptr, r.streams.table.ordinal)

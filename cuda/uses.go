@@ -1,12 +1,15 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
@@ -63,7 +66,54 @@ func (r *tracker) prepare(req *core.UseRequest) (core.Ticket, <-chan struct{}, e
 		r.endLaunch(in)
 		return core.Ticket{}, ended, err
 	}
+	if r.oracle != nil {
+		r.tellLaunch(in, req)
+	}
 	return in.Ticket(r.owner), nil, nil
+}
+
+// declaredLists are for what launches declare to an oracle.
+var declaredLists = sync.Pool{New: func() any { return new([]driver.Declared) }}
+
+// tellLaunch tells the oracle what a launch declares, with the bounds that the device knows: a
+// guard has red zones around what its callers know of, and looks after these itself.
+func (r *tracker) tellLaunch(in *core.Intent, req *core.UseRequest) {
+	list := declaredLists.Get().(*[]driver.Declared)
+	defer declaredLists.Put(list)
+	*list = (*list)[:0]
+	for i := range req.Uses {
+		u := &req.Uses[i]
+		at, known := slices.BinarySearchFunc(in.Uses, u.Block.Generation, func(p core.PreparedUse, g core.Generation) int { return cmp.Compare(p.Block.Generation, g) })
+		if !known { // of no bytes
+			continue
+		}
+		b := blockOf(&in.Uses[at]) // which an announced launch keeps
+		d := b.declared(u.Access)
+		low, high := d.Ptr, d.Ptr+d.Bytes
+		if u.Bytes > 0 && u.Offset > 0 {
+			low = max(low, u.Block.Ptr+u.Offset)
+		}
+		if end := u.Offset + u.Bytes; u.Bytes > 0 && end < b.core.Requested {
+			high = min(high, u.Block.Ptr+end)
+		}
+		if low < high {
+			d.Ptr, d.Bytes = low, high-low
+			*list = append(*list, d)
+		}
+	}
+	r.oracle.LaunchBegins(pointOf(in).Stream().Handle(), in.ID, in.Launch, *list)
+}
+
+// declared is an access of the whole block, for an oracle.
+func (b *block) declared(access core.Access) driver.Declared {
+	return driver.Declared{Ptr: b.core.ID.Ptr, Bytes: max(b.core.Bytes, b.mapped), Access: access}
+}
+
+// tellEnd tells the oracle that the launch enqueues no more.
+func (r *tracker) tellEnd(in *core.Intent) {
+	if r.oracle != nil {
+		r.oracle.LaunchEnds(pointOf(in).Stream().Handle(), in.ID)
+	}
 }
 
 // announceOnBlocks announces the launch on all its blocks and collects what must be
@@ -108,6 +158,7 @@ func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 	if err != nil {
 		return err
 	}
+	r.tellEnd(in)
 	p := pointOf(in)
 	if in.Trace != nil {
 		setSpans(in, p)
@@ -171,6 +222,7 @@ func (r *tracker) AbortUse(_ context.Context, t core.Ticket) error {
 	if err != nil {
 		return err
 	}
+	r.tellEnd(in)
 	p := pointOf(in)
 	p.Stream().Counts().Aborts.Add(1)
 	p.Withdraw()
@@ -201,7 +253,11 @@ func (r *tracker) RecordUse(_ context.Context, id core.BlockID, stream core.Stre
 	if err != nil {
 		return err
 	}
+	whole := b.declared(core.ReadWrite)
 	b.mu.Unlock() // not held over the driver's calls
+	if r.oracle != nil {
+		r.oracle.UseRecorded(s.Handle(), whole)
+	}
 	if backlogged, err := r.backlogUse(s, id, stream); backlogged {
 		return err
 	}

@@ -246,10 +246,6 @@ func spanOf(f *core.Finding) core.SpanRef {
 	return f.Span
 }
 
-// loggedSuspects is how many of a finding's suspects are in its log record. The
-// incident file has them all.
-const loggedSuspects = 3
-
 // logFinding writes the one record of a finding. Names and order of the attributes
 // are a promise; docs/guard.md has them.
 func logFinding(logger *slog.Logger, f core.Finding) {
@@ -269,7 +265,7 @@ func logFinding(logger *slog.Logger, f core.Finding) {
 // findingMessage is the finding in words, with the likeliest launch.
 func findingMessage(f *core.Finding) string {
 	text := "gpu memory finding: " + f.Text
-	if len(f.Suspects) == 0 {
+	if len(f.Suspects) == 0 || f.Unranked && len(f.Suspects) > 1 {
 		return text
 	}
 	u := &f.Suspects[0]
@@ -313,7 +309,10 @@ func findingLogAttrs(f *core.Finding) []slog.Attr {
 		if f.MoreSuspects {
 			attrs = append(attrs, slog.Bool("more_suspects", true))
 		}
-		for i := range f.Suspects[:min(n, loggedSuspects)] {
+		if f.Unranked {
+			attrs = append(attrs, slog.Bool("unranked", true))
+		}
+		for i := range named(f) {
 			attrs = append(attrs, suspectGroup(i, &f.Suspects[i]))
 		}
 	}
@@ -328,6 +327,15 @@ func findingLogAttrs(f *core.Finding) []slog.Attr {
 		}
 	}
 	return attrs
+}
+
+// named are the suspects that are named where there is no room for all: the first. If none
+// is likelier than another they are all named or none.
+func named(f *core.Finding) []core.UseRecord {
+	if f.Unranked && len(f.Suspects) > MaxFindingSpans {
+		return nil
+	}
+	return f.Suspects[:min(len(f.Suspects), MaxFindingSpans)]
 }
 
 // suspectGroup is one suspect, as "suspect_1" and so on. What is not known of it

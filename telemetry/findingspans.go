@@ -13,7 +13,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// MaxFindingSpans is how many of a finding's suspects get a span for it.
+// MaxFindingSpans is how many of a finding's suspects get a span for it, and are in its log
+// record. The incident file has them all.
 const MaxFindingSpans = 3
 
 // Trace makes a span of the finding under each of the first suspects whose launch was
@@ -21,7 +22,8 @@ const MaxFindingSpans = 3
 // have usually ended, and an ended span takes no event: a child still reaches the
 // trace. For the likeliest suspect that was not traced there is one more, in the
 // request that launched it, sampled or not; one only, because such spans are bounded.
-// If no place is known it is the finding's origin.
+// If no place is known, or so many suspects of which none declared the victim, it is the
+// finding's origin.
 //
 // Trace returns f with the first of these spans. It is the first half of
 // [Findings.Report], for callers that need that span before [Findings.Take] counts
@@ -58,8 +60,8 @@ type place struct {
 // placesOf are the places of the launches that get a span of the finding, each once,
 // and one of those that were not traced.
 func placesOf(f *core.Finding) []place {
-	candidates, limit := f.Suspects[:min(len(f.Suspects), MaxFindingSpans)], MaxFindingSpans
-	if len(candidates) == 0 {
+	candidates, limit := named(f), MaxFindingSpans
+	if len(f.Suspects) == 0 {
 		candidates, limit = f.Uses, 1
 	}
 	var places []place

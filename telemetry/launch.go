@@ -29,7 +29,7 @@ type launch struct {
 }
 
 // prepare forwards under a launch span and leaves that open on success.
-func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticket, core.SpanRef, error) {
+func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (ticket core.Ticket, _ core.SpanRef, err error) {
 	req.Launch = names.Bound(req.Launch)
 	ctx, span := r.tracing.start(ctx, SpanLaunch)
 	req.Span = inForce(span.SpanContext())
@@ -38,11 +38,18 @@ func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticke
 	if recording {
 		start = time.Now()
 	}
-	ticket, err := r.upstream.PrepareUse(ctx, req)
+	returned := false
+	defer func() {
+		if !returned && ticket.IsOpen() { // a span processor panics, and nobody gets the ticket
+			_ = r.upstream.AbortUse(ctx, ticket)
+		}
+	}()
+	ticket, err = r.upstream.PrepareUse(ctx, req)
 	if err == nil && ticket.Intent().Context == nil { // or a layer below derived one from ctx
 		ticket.Intent().Context = ctx // the launch function's own spans nest under the launch, or stay unsampled with it
 	}
 	if !recording {
+		returned = true
 		return ticket, core.SpanRef{}, err
 	}
 	l := &launch{tracing: r.tracing, ctx: ctx, span: span}
@@ -52,6 +59,7 @@ func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticke
 	}
 	ticket.Intent().Trace = l
 	l.prepared(ticket.Intent(), start)
+	returned = true
 	return ticket, spanRef(span), nil
 }
 
@@ -126,7 +134,14 @@ func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core
 		l.end(OutcomeAborted, err)
 		return err
 	}
+	started := false
+	defer func() {
+		if !started { // a span processor panics: the work was enqueued all the same
+			_ = upstream.FinishUse(ctx, ticket)
+		}
+	}()
 	spans := l.startFinishes(ticket.Intent(), upstream)
+	started = true
 	err := upstream.FinishUse(ctx, ticket)
 	end := trace.WithTimestamp(time.Now())
 	for _, span := range spans {

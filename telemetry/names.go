@@ -93,7 +93,8 @@ const (
 	AttrLayer     attribute.Key = "gpumem.layer.name"
 	AttrOperation attribute.Key = "gpumem.layer.operation"
 	// AttrCopyDirection is where a copy goes, such as "to_host", AttrCopyBytes
-	// how much it copies. AttrWaitFor is what was waited for: [WaitForStream].
+	// how much it copies. AttrWaitFor is what was waited for: [WaitForStream] or
+	// [WaitForMemory], of which AttrBytes then says how much was asked for.
 	AttrCopyDirection attribute.Key = "gpumem.copy.direction"
 	AttrCopyBytes     attribute.Key = "gpumem.copy.bytes"
 	AttrWaitFor       attribute.Key = "gpumem.wait.for"
@@ -122,6 +123,10 @@ const (
 // WaitForStream is the value of [AttrWaitFor]: all that was enqueued on the stream
 // so far.
 const WaitForStream = "stream"
+
+// WaitForMemory is the value of [AttrWaitFor] while a request that would be refused waits
+// for the device to come to memory that is freed.
+const WaitForMemory = "memory"
 
 // The values of [AttrLayer], from the outermost to the device.
 const (

@@ -118,20 +118,27 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 
 // allocate tells the upstream the span before it forwards, so that a wait for
 // the block's readiness can link to it.
-func (r *Resource) allocate(ctx context.Context, req core.Request) (core.Block, core.SpanRef, error) {
+func (r *Resource) allocate(ctx context.Context, req core.Request) (b core.Block, _ core.SpanRef, err error) {
 	ctx, span := r.tracing.start(ctx, SpanAlloc)
 	if !span.IsRecording() {
-		b, err := r.upstream.Allocate(ctx, req)
+		b, err = r.upstream.Allocate(ctx, req)
 		return b, core.SpanRef{}, err
 	}
 	req.Span = spanRef(span)
-	b, err := r.upstream.Allocate(ctx, req)
+	returned := false
+	defer func() {
+		if !returned && b.ID.Generation != 0 { // a span processor panics, and nobody gets the block
+			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), b.ID)
+		}
+	}()
+	b, err = r.upstream.Allocate(ctx, req)
 	if err != nil {
 		set(span, r.tracing.requestAttributes(req))
 	} else {
 		set(span, r.tracing.blockAttributes(b))
 	}
 	r.tracing.endSpan(span, err)
+	returned = true
 	return b, req.Span, err
 }
 

@@ -242,9 +242,12 @@ func (t *tracing) beginStep(ctx context.Context, step oplog.Step) func(error) {
 		return nil
 	}
 	attrs := append(scratch(), t.device, number(AttrStream, step.Stream))
-	if step.Direction != "" {
+	switch {
+	case step.Direction != "":
 		attrs = append(attrs, AttrCopyDirection.String(step.Direction), number(AttrCopyBytes, step.Bytes))
-	} else {
+	case step.Memory:
+		attrs = append(attrs, AttrWaitFor.String(WaitForMemory), number(AttrBytes, step.Bytes))
+	default:
 		attrs = append(attrs, AttrWaitFor.String(WaitForStream))
 	}
 	set(span, attrs)

@@ -1,16 +1,36 @@
 package driver
 
-// Oracle is what a device offers that judges accesses by the blocks that they lie in, as
-// the simulated one does. Of blocks that the driver allocates it knows. Who cuts blocks out
-// of mapped memory tells it of them, by calls that enqueue nothing, do not block and cannot
-// fail. They are safe for concurrent use.
+import "github.com/fencepost-gpu/fencepost/core"
+
+// Oracle is what a device offers that judges accesses by the blocks that they lie in, and by
+// what launches declare, as the simulated one does. It is told by calls that enqueue nothing,
+// do not block and cannot fail. They are safe for concurrent use.
 type Oracle interface {
-	// BlockBegins tells that the bytes at ptr, which are mapped, are a block from now on, in
-	// the order of s: what is enqueued later may use it.
+	// BlockBegins tells that the bytes at ptr, which are mapped, are a block of a runtime from
+	// now on, in the order of s: what is enqueued later may use it.
 	BlockBegins(ptr, bytes uint64, s Stream)
 	// BlockEnds tells that the life of the block at ptr ends here in the order of s: what
 	// was enqueued before is the last that may use it.
 	BlockEnds(ptr uint64, s Stream)
+	// BlockIsTracked tells whether the block at ptr is one of a runtime whose uses launches must
+	// declare, from now on. One that the driver allocated or mapped is none until that is told,
+	// and one whose owner has given it back, while a guard keeps it, is none any more.
+	BlockIsTracked(ptr uint64, tracked bool)
+	// LaunchBegins tells that all that is enqueued on s from now on is work of a launch, until
+	// [Oracle.LaunchEnds] of the same number. Of blocks of a runtime it touches what uses says,
+	// which is not kept. Where several launches are open on a stream each may be whose work it is.
+	LaunchBegins(s Stream, id uint64, name string, uses []Declared)
+	// UseRecorded tells that work which was enqueued on s before, and is of no launch, uses a block
+	// ([core.Resource.RecordUse]): no launch that is open there need declare it.
+	UseRecorded(s Stream, use Declared)
+	// LaunchEnds tells that nothing more is enqueued for the launch.
+	LaunchEnds(s Stream, id uint64)
+}
+
+// Declared is a range of addresses, and what a launch declares to do there.
+type Declared struct {
+	Ptr, Bytes uint64
+	Access     core.Access
 }
 
 // OracleOf returns the oracle of the device beneath every [Wrapper] of d, nil if it has none.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -21,6 +22,9 @@ type block struct {
 	// in no stream's order, so clocks do not tell.
 	in          *reservation
 	born, ended vec
+	// trackedTo is the number of the last operation that must be declared to a runtime, if its launch
+	// touches the block.
+	trackedTo atomic.Uint64
 
 	mu     sync.Mutex
 	freed  bool // a free is queued: free is its clock

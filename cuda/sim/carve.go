@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"slices"
 	"sort"
 
@@ -38,6 +39,7 @@ func (d *Device) BlockBegins(ptr, bytes uint64, s driver.Stream) {
 	defer h.Unlock()
 	begin := d.told(s)
 	b := &block{ptr: ptr, bytes: bytes, stream: s, slot: begin.slot, seq: begin.seq}
+	b.trackedTo.Store(math.MaxUint64)
 	for at, end := ptr, roundUp(b.end(), unit); at < end; {
 		n := h.nodeAt(at)
 		if n == nil || n.free { // an access there is an illegal address

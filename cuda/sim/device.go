@@ -55,6 +55,7 @@ type Device struct {
 	created   table[driver.MemHandle, physical]
 	images    map[string]*module
 	slots     slots
+	pushed    uint64 // operations of all streams
 	hostClock vec
 	hostEpoch uint64        // changes when hostClock does
 	ghosts    map[place]int // the slots of the foreign streams that were heard of

@@ -65,7 +65,8 @@
 // seen done is done). Whatever the schedule happened to be, [Device.Findings]
 // reports accesses that no order forbids to collide, and blocks touched
 // outside their life. The oracle judges the bytes that an operation really
-// touched; a kernel that touches more than it declares is a finding too.
+// touched; a kernel that touches more than it declares is a finding too,
+// and so is work of a launch that touches what the launch did not declare to its runtime.
 //
 // An access over a block's bound is about the block from whose pointer it was
 // made, whatever it hit: a live neighbour, a freed one, or nothing. Whose pointer

@@ -26,7 +26,8 @@ const (
 	// are cut out of ([Device.BlockBegins]) also one that the next block there, or the
 	// unmap, is not ordered after.
 	FreeRace Kind = "free-race"
-	// Undeclared: a kernel touched what its launch did not declare.
+	// Undeclared: a launch touched what it did not declare, to the runtime or by
+	// Declare of the kernel's twin.
 	Undeclared Kind = "undeclared"
 	// OutOfBounds: an access from a block over its bound, whatever lies there,
 	// which the finding does not name: the block is the one whose bound was
@@ -85,6 +86,13 @@ type Finding struct {
 	// BlockStream is where it was allocated.
 	BlockPtr, BlockBytes uint64
 	BlockStream          driver.Stream
+	// How says of an Undeclared access what is wrong with it. LaunchID, Launch and Launched
+	// are the number and the name of the launch that it is work of, and the call stack there;
+	// zero for work that no runtime was told of.
+	How      string
+	LaunchID uint64
+	Launch   string
+	Launched core.Stack
 	// Count is how often it happened.
 	Count uint64
 	// Text says it in one line.
@@ -102,6 +110,8 @@ func (f Finding) Describe(name func(driver.Stream) string) string {
 	switch {
 	case f.overruns():
 		text += f.crossing()
+	case f.Kind == Undeclared:
+		text += f.undeclared()
 	case f.Kind == IllegalAddress && f.Other.Op != "":
 		text += " of memory that is gone since " + other
 	case f.Kind == UseAfterFree:
@@ -113,6 +123,14 @@ func (f Finding) Describe(name func(driver.Stream) string) string {
 		text += fmt.Sprintf("; block %#x (%d bytes, allocated on stream %s)", f.BlockPtr, f.BlockBytes, name(f.BlockStream))
 	}
 	return text
+}
+
+// undeclared says what was not declared where.
+func (f Finding) undeclared() string {
+	if f.Launch == "" && f.LaunchID == 0 {
+		return " is " + f.How
+	}
+	return fmt.Sprintf(" is %s in launch %d %q, at %s", f.How, f.LaunchID, f.Launch, f.Launched.Caller())
 }
 
 // overruns reports whether the finding is of a bound that was crossed.

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -30,6 +31,8 @@ type Kernel struct {
 	Run func(x *Exec)
 
 	guard bool // of driver.GuardImage, which nobody else can make
+	// trusted is how often in a row it has touched no more than Declare lists.
+	trusted *atomic.Int32
 }
 
 // Args are the arguments of a launch. Reading one that is missing, or as a
@@ -85,6 +88,7 @@ func (d *Device) RegisterModule(image string, kernels ...Kernel) error {
 			return &core.InvalidRequestError{Op: "RegisterModule", Field: "kernels",
 				Reason: fmt.Sprintf("kernel %q of the code %q lacks a Name or a Run function", k.Name, image)}
 		}
+		k.trusted = new(atomic.Int32)
 		m.kernels[k.Name] = &k
 	}
 	d.mu.Lock()

@@ -21,6 +21,9 @@ func (d *Device) Launch(l *driver.Launch) error {
 		return err
 	}
 	d.mu.Unlock()
+	if refusal := driver.CheckSizes(l.Grid, l.Block); refusal != "" {
+		return fault(mLaunch, driver.InvalidValue, refusal)
+	}
 	declared, err := declare(k, l.Args)
 	if err != nil {
 		return err
@@ -85,6 +88,7 @@ func (d *Device) runKernel(o *op) {
 	for _, t := range o.exec.touches {
 		d.judge(o, t)
 	}
+	o.trust()
 	if o.kernel.Indirect {
 		d.indirect.Add(-1)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -27,6 +28,8 @@ type op struct {
 	name   string
 	stream driver.Stream
 	now    stamp
+	// number is its place among all operations of the device, in the order of the calls.
+	number uint64
 	// end is the sequence number that the stream has come to when the
 	// operation is done: its own, or that of the last mark behind it.
 	end uint64
@@ -43,6 +46,11 @@ type op struct {
 	exec   Exec
 
 	uses []use // the ranges it declares
+	// launches are those of a runtime that it may be work of, and launched is where it was enqueued,
+	// if that may have to be told. strayed: a kernel has touched what its Declare does not list.
+	launches []*declaration
+	launched core.Stack
+	strayed  bool
 }
 
 var opPool = sync.Pool{New: func() any { return new(op) }}
@@ -58,7 +66,10 @@ func newOp(kind opKind, name string, touches ...Range) *op {
 // recycle forgets what the operation held and keeps its slices.
 func (o *op) recycle() {
 	clear(o.uses)
-	*o = op{uses: o.uses[:0], exec: Exec{args: o.exec.args[:0], touches: o.exec.touches[:0]}}
+	for _, l := range o.launches {
+		l.release()
+	}
+	*o = op{uses: o.uses[:0], launches: o.launches[:0], launched: o.launched[:0], exec: Exec{args: o.exec.args[:0], touches: o.exec.touches[:0]}}
 	opPool.Put(o)
 }
 
@@ -164,6 +175,9 @@ func (d *Device) push(s *stream, o *op) {
 	s.seq++
 	o.stream, o.now = s.handle, s.now()
 	o.end = s.seq
+	d.pushed++
+	o.number = d.pushed
+	o.belong(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue.push(o)

@@ -23,7 +23,8 @@ type stream struct {
 	shared    bool   // past was handed out and must not be changed in place
 	hostEpoch uint64 // the host clock that past covers
 	frees     fifo[pendingFree]
-	capture   *capture // what the stream captures into, nil if it runs
+	capture   *capture       // what the stream captures into, nil if it runs
+	launches  []*declaration // of a runtime, that are open
 
 	// done is the sequence number up to which the device has come.
 	done atomic.Uint64

@@ -148,6 +148,7 @@ func (d *Device) judgeUse(o *op, u *use, from, to uint64, access core.Access) {
 		d.report(OutOfBounds, u.over, a.party(access), Party{})
 	case u.blk != nil:
 		d.touch(u.blk, o.now, a, access)
+		d.judgeLaunch(o, u.blk, from, to, access)
 	case u.gone != nil:
 		d.report(UseAfterFree, u.gone, a.party(access), u.gone.lockedFreeParty())
 	default:
@@ -159,19 +160,20 @@ func (d *Device) judgeUse(o *op, u *use, from, to uint64, access core.Access) {
 // judges those that it did not declare at all by what it can have meant.
 func (d *Device) judgeDeclared(o *op, touched Range) {
 	low, high := touched.Ptr, touched.Ptr+touched.Bytes
-	for _, kind := range [...]core.Access{core.Read, core.Write} {
-		if touched.Access&kind == 0 || o.kernel.Indirect {
-			continue
-		}
-		if from, to := firstGap(o.uses, low, high, kind); from < to {
-			d.judgeUndeclared(o, from, to, kind)
-		}
-	}
 	for from, to := firstGap(o.uses, low, high, core.ReadWrite); from < to; from, to = firstGap(o.uses, to, high, core.ReadWrite) {
 		parts := d.resolveLate(o, Range{from, to - from, touched.Access})
 		d.attributeLate(o, parts)
 		for i := range parts {
 			d.judgeUse(o, &parts[i], parts[i].low, parts[i].high, touched.Access)
+		}
+	}
+	for _, kind := range [...]core.Access{core.Read, core.Write} {
+		if touched.Access&kind == 0 || o.kernel.Indirect {
+			continue
+		}
+		if from, to := firstGap(o.uses, low, high, kind); from < to {
+			o.strayed = true
+			d.judgeUndeclared(o, from, to, kind)
 		}
 	}
 }
@@ -183,7 +185,7 @@ func (d *Device) judgeUndeclared(o *op, from, to uint64, kind core.Access) {
 	d.attributeLate(o, parts)
 	for i := range parts {
 		if u := &parts[i]; u.blk != nil && u.over == nil {
-			d.report(Undeclared, u.blk, o.accessOf(u.low, u.high).party(kind), Party{})
+			d.fileUndeclared(o.undeclaredAccess(u.blk, o.accessOf(u.low, u.high).party(kind), "not what Declare of the kernel's twin lists"), u.blk)
 			return
 		}
 	}

@@ -83,8 +83,15 @@ func (r *Resource) attempt(ctx context.Context, req *core.Request, c *claim, b *
 	if short := r.obtain(req, c, &g); short != nil {
 		return short
 	}
+	returned := false
+	defer func() {
+		if !returned { // code of the user's panics in a layer below, which keeps no block
+			g.undo()
+		}
+	}()
 	var err error
-	if *b, err = r.upstream.Allocate(ctx, *req); err != nil {
+	*b, err = r.upstream.Allocate(ctx, *req)
+	if returned = true; err != nil {
 		g.undo()
 		return err
 	}

@@ -7,19 +7,20 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // Allocate returns a live block. A guarded one costs red zones and one launch
 // more. If memory is refused, quarantine is given up before the caller is refused;
-// if all that is missing is frees of the guard's that the device has yet to
-// complete, Allocate waits for them, see [Advanced.Patience]. Errors are the
-// upstream's.
+// while frees are on their way that may make room, whosever they are, Allocate waits for
+// the device to come to them, in every mode: see [Advanced.Patience]. Errors are the
+// upstream's, and say if they were waited for.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
 	if r.path.Allocate(ctx, &req, &b) {
 		return b, nil
 	}
 	if r.gate.Load() == 0 {
-		b, err = r.upstream.Allocate(ctx, req)
+		err = r.obtain(ctx, &req, &b, true)
 	} else {
 		err = r.allocate(ctx, &req, &b)
 	}
@@ -38,7 +39,7 @@ func (r *Resource) allocate(ctx context.Context, req *core.Request, b *core.Bloc
 	req.Tag = req.Tag.OrUntagged()
 	hunted := now.hunts(req.Tag)
 	if !r.choose(now, hunted, req) {
-		return r.allocateKnown(ctx, req, b, hunted)
+		return r.allocateKnown(ctx, req, b, hunted, true)
 	}
 	if err := req.Normalize("Allocate"); err != nil {
 		return err
@@ -60,16 +61,16 @@ func (r *Resource) choose(u *rules, hunted bool, req *core.Request) bool {
 			return own.chooses(req.Bytes)
 		}
 	}
-	return r.bytesChoose(u, req) && (u.unbounded || r.throttle.allows(r.ledger.Clock.Instant(), req.Stream))
+	return r.bytesChoose(u, req) && (u.unbounded || r.throttle.allows(uint64(r.cfg.Advanced.Now().Sub(r.opened)/ledger.Tick), req.Stream))
 }
 
 // allocateKnown allocates a block that only the ledger knows, into b: most
 // blocks come this way, and each copy of one costs more than its lookup.
-func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core.Block, hunted bool) error {
-	if err := r.obtain(ctx, req, b, true); err != nil {
+func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core.Block, hunted, patient bool) error {
+	if err := r.obtain(ctx, req, b, patient); err != nil {
 		return err
 	}
-	rec, due := r.ledger.Enter(b)
+	rec, due := r.ledger.Enter(b, monotime.Now())
 	if l := r.path.Lane(b.ID.AllocStream); l != nil {
 		due = r.stackDue(l, b.Bytes)
 	}
@@ -103,7 +104,7 @@ func (r *Resource) tellStack(bytes uint64, tag core.Tag, stack core.Stack) {
 // those whose turn it is by their bytes, and large ones, of which only so many
 // in a time that it never costs more than a hundredth of a processor.
 func (r *Resource) keepsStacks(bytes uint64, due bool) bool {
-	return (due || bytes >= ledger.AlwaysStacks) && r.ledger.Stacks.Affords(r.ledger.Clock.Instant())
+	return (due || bytes >= ledger.AlwaysStacks) && r.ledger.Stacks.Affords(monotime.Now())
 }
 
 // allocateGuarded allocates a block between red zones. If there is no room
@@ -111,14 +112,17 @@ func (r *Resource) keepsStacks(bytes uint64, due bool) bool {
 func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted bool) (b core.Block, err error) {
 	l, ok := canary.LayoutFor(req.Bytes, r.cfg.Advanced.RedZone, !hunted)
 	if !ok {
-		err = r.allocateKnown(ctx, &req, &b, hunted)
+		err = r.allocateKnown(ctx, &req, &b, hunted, true)
 		return b, err
 	}
 	b, l, isolated, err := r.allocateBetween(ctx, req, l)
 	if outOfMemory(err) {
 		r.hide(err)
-		if err = r.allocateKnown(ctx, &req, &b, hunted); err == nil { // one that is refused after all is no gap
+		waited, patience := errors.AsType[*waitedError](err)
+		if err = r.allocateKnown(ctx, &req, &b, hunted, !patience); err == nil { // one that is refused after all is no gap
 			r.count.unguarded.Add(1)
+		} else if patience {
+			err = waited.of(err)
 		}
 		return b, err
 	}
@@ -134,7 +138,15 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 		r.forwarded.isolation.Add(int64(l.Total() - b.Bytes))
 	}
 	r.tellStack(l.Total(), b.Tag, stack)
+	armed := false
+	defer func() {
+		if !armed { // code of the user's panics in a layer below, and nobody gets the block
+			r.noteReleased(rec)
+			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), rec.Inner())
+		}
+	}()
 	r.arm(ctx, launchArm, rec, redZones)
+	armed = true
 	r.ledger.EnterGuarded(rec)
 	r.count.guarded.Add(1)
 	return b, nil

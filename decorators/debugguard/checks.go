@@ -225,6 +225,7 @@ func (r *Resource) readInPassing(u *rules) {
 
 // conclude ends a check that is done or failed; checks.reading must be held.
 func (r *Resource) conclude(c *check, err error) {
+	defer r.checks.drop() // also where who is told of a finding panics
 	switch {
 	case c.void.Load():
 		c.answer.Discard()
@@ -236,7 +237,6 @@ func (r *Resource) conclude(c *check, err error) {
 	default:
 		r.count.verified.Add(uint64(c.blocks))
 	}
-	r.checks.drop()
 }
 
 // await waits for the verdicts that are under way now, or until ctx ends; the

@@ -77,10 +77,9 @@ type Advanced struct {
 	// it, unless RedZone is larger than the alignment. Zero means
 	// DefaultRedZone.
 	RedZone uint64
-	// Patience is how long a request that would be refused waits for the device to
-	// complete a free that the guard kept back, if such frees would make room: so
-	// long for each of them, ten times as long in all, and no longer than its
-	// context. Zero means DefaultPatience, a negative value that nobody waits.
+	// Patience is how long a request that would be refused waits in all for the device to
+	// come to memory that is freed, as long as some is on its way that may make room, and no
+	// longer than its context. Zero means DefaultPatience, a negative value that no request waits.
 	Patience time.Duration
 	// UpkeepInterval is how often ages and verdicts are looked at in the
 	// background, while anything is in quarantine or a verdict is awaited, ten
@@ -124,6 +123,8 @@ type Advanced struct {
 	// It must not block. Nil means that findings say nothing of the requests
 	// that blocks were allocated and freed in.
 	Span func(context.Context) core.SpanContext
+	// BeginStep, if not nil, shows those waits in traces: see cuda.StreamPoolConfig.
+	BeginStep func(ctx context.Context, s oplog.Step) (end func(err error))
 	// OnStack, if not nil, is told of each block whose stack of the allocation
 	// is kept, when it is allocated: the bytes that the layers below were asked
 	// for, red zones included. It must not block, call the guard, or change the

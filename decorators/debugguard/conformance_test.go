@@ -43,7 +43,7 @@ func guardedSubject(t *testing.T, mode debugguard.Mode, kind string) coretest.Su
 	if kind == "untracked" {
 		upstream = untracked{fake}
 	}
-	guard := must.Get(debugguard.New(upstream, debugguard.Config{Mode: mode, Device: memory, Findings: found.Report, SampleBytes: 4096, QuarantineBytes: 64 << 10, Advanced: debugguard.Advanced{Tombstones: 256, PoisonCap: 4096}}))(t)
+	guard := must.Get(debugguard.New(upstream, debugguard.Config{Mode: mode, Device: memory, Findings: found.Report, SampleBytes: 4096, QuarantineBytes: 64 << 10, Advanced: debugguard.Advanced{Tombstones: 256, PoisonCap: 4096, Patience: -1}}))(t)
 	return coretest.Subject{
 		Resource: guard, Streams: fake.Streams, MaxBlock: 64 << 10,
 		Features: upstream.Features() | core.DeviceChecks,
@@ -54,7 +54,7 @@ func guardedSubject(t *testing.T, mode debugguard.Mode, kind string) coretest.Su
 func TestConformanceOfTwoGuards(t *testing.T) {
 	coretest.Run(t, func(t *testing.T) coretest.Subject {
 		s := guardedSubject(t, debugguard.Hunt, "ordered")
-		outer := must.Get(debugguard.New(s.Resource, debugguard.Config{Mode: debugguard.Ledger, Device: newMemory()}))(t)
+		outer := must.Get(debugguard.New(s.Resource, debugguard.Config{Mode: debugguard.Ledger, Device: newMemory(), Advanced: debugguard.Advanced{Patience: -1}}))(t)
 		s.Resource = outer
 		return s
 	})

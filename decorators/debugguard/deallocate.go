@@ -69,14 +69,17 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *led
 			rec.Unlock()
 		}
 	}
-	sealed := r.seals.get(id.Generation)
+	sealed, returned := r.seals.get(id.Generation), false
+	defer func() {
+		if err != nil || !returned && r.upstream.State(*id) == core.Live { // or code of the user's panics before the free
+			r.revive(rec, id.Generation)
+			r.seals.restore(sealed)
+		}
+	}()
 	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
-	if *b, err = r.upstream.Deallocate(ctx, *id); err != nil {
-		r.revive(rec, id.Generation)
-		r.seals.restore(sealed)
-		return err
-	}
-	return nil
+	*b, err = r.upstream.Deallocate(ctx, *id)
+	returned = true
+	return err
 }
 
 // freeKnown frees a live guarded block; rec is locked. From here on a second
@@ -93,15 +96,18 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.R
 		return b, nil
 	}
 	rec.Unlock()
-	sealed := r.seals.get(id.Generation)
+	sealed, failed := r.seals.get(id.Generation), true
+	defer func() {
+		if failed {
+			r.revive(rec, id.Generation)
+			r.seals.restore(sealed)
+		}
+	}()
 	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
+	failed = false
 	b, err := r.freeGuarded(ctx, rec)
-	if err != nil {
-		r.revive(rec, id.Generation)
-		r.seals.restore(sealed)
-		return b, err
-	}
-	return b, nil
+	failed = err != nil
+	return b, err
 }
 
 // revive makes a block live again whose free failed.
@@ -116,6 +122,19 @@ func (r *Resource) revive(rec *ledger.Record, g core.Generation) {
 // goes to quarantine, whatever else failed: its bytes are gone, so its owner
 // cannot have it back.
 func (r *Resource) freeGuarded(ctx context.Context, rec *ledger.Record) (core.Block, error) {
+	returned := false
+	defer func() {
+		if !returned && rec.State() == core.Retired && !r.gone(rec) { // code of the user's panics: its bytes may be gone
+			rec.Guard.Checked = true
+			r.quarantineBlock(rec)
+		}
+	}()
+	b, err := r.freeOrQuarantine(ctx, rec)
+	returned = true
+	return b, err
+}
+
+func (r *Resource) freeOrQuarantine(ctx context.Context, rec *ledger.Record) (core.Block, error) {
 	if r.poison(ctx, rec) {
 		return r.quarantineBlock(rec), nil
 	}
@@ -131,12 +150,22 @@ func (r *Resource) freeGuarded(ctx context.Context, rec *ledger.Record) (core.Bl
 // has been told that it is freed, so one whose free fails is kept and tried
 // again like any other in quarantine.
 func (r *Resource) freeUnblocked(ctx context.Context, rec *ledger.Record) {
-	_ = r.breakSeal(ctx, r.seals.get(rec.Generation()))
-	if _, err := r.freeGuarded(ctx, rec); err != nil {
-		rec.Guard.Checked = true
-		r.quarantineBlock(rec)
+	defer r.blockedFrees.sub(rec.Footprint())
+	free := func() {
+		if _, err := r.freeGuarded(ctx, rec); err != nil {
+			rec.Guard.Checked = true
+			r.quarantineBlock(rec)
+		}
 	}
-	r.blockedFrees.sub(rec.Footprint())
+	compared := false
+	defer func() {
+		if !compared { // who is told of a finding panics
+			free()
+		}
+	}()
+	_ = r.breakSeal(ctx, r.seals.get(rec.Generation()))
+	compared = true
+	free()
 }
 
 // freeUnknown frees a block without a record: one allocated while the guard

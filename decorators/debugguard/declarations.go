@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // A block of the ledger was allocated under its eyes, and every declared use
@@ -35,7 +36,7 @@ func (r *Resource) reportUnwritten(rec *ledger.Record, id core.BlockID, suspect 
 	f := r.victim(names.FindingUninitializedRead, rec)
 	rec.Unlock()
 	suspect.Caller = r.untold(suspect.Caller)
-	suspect.Time = r.ledger.Clock.Now()
+	suspect.Time = monotime.Now().Time()
 	f.Suspects = []core.UseRecord{suspect}
 	err := &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: suspect.Stream,
 		Reason: "the launch reads the block before anything wrote it: declare the launch or copy that fills it, or declare Write here"}
@@ -96,67 +97,117 @@ func (o *openLaunch) measure() {
 func (r *Resource) checkPointers(o *openLaunch, req *core.UseRequest) (first error) {
 	at := 0
 	for _, ptr := range req.Pointers {
-		declared := false
-		for range o.known { // pointers mostly come in the order of the uses
-			h := &o.known[at]
-			if declared = ptr-h.ptr <= h.bytes; declared {
-				break
-			}
-			at = (at + 1) % len(o.known)
+		if !o.declares(ptr, &at) && ptr != 0 && r.Mode() != Off {
+			first = cmp.Or(first, r.undeclared(o, req, ptr, false))
 		}
-		if declared || ptr == 0 || r.Mode() == Off {
-			continue
-		}
-		first = cmp.Or(first, r.undeclared(o, req, ptr))
 	}
 	return first
 }
 
+// suspectWords finds the numbers among the arguments of a launch that would be found if they
+// were said to be pointers. They need be none, so nothing is refused for them.
+func (r *Resource) suspectWords(o *openLaunch, req *core.UseRequest) {
+	at := 0
+	for _, word := range req.Words {
+		if r.ledger.MayHold(word) && !o.declares(word, &at) && r.Mode() != Off {
+			_ = r.undeclared(o, req, word, true)
+		}
+	}
+}
+
+// declares reports whether an address lies in a block that the launch declares, or is its end. The
+// search begins at the one that the last was in: pointers mostly come in the order of the uses.
+func (o *openLaunch) declares(ptr uint64, at *int) bool {
+	for range o.known {
+		if h := &o.known[*at]; ptr-h.ptr <= h.bytes {
+			return true
+		}
+		*at = (*at + 1) % len(o.known)
+	}
+	return false
+}
+
 // undeclared reports a pointer that lies in a live block which the launch does
-// not declare, or in a freed one and in no live one.
-func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) error {
+// not declare, or in a freed one and in no live one. A number that may be none is reported as
+// not proven.
+func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64, suspected bool) error {
 	live, freed := r.ledger.Owners(ptr)
 	use := o.use()
 	use.Launch, use.Stream, use.Access = req.Launch, req.Stream, 0
-	use.Time = r.ledger.Clock.Now()
+	use.Time = monotime.Now().Time()
 	for i := range req.Uses {
 		if g := req.Uses[i].Block.Generation; live != nil && g == live.ID.Generation {
 			return nil // declared, and not held because it was freed meanwhile
 		}
 	}
+	for _, b := range [...]*core.Block{live, freed} {
+		if b != nil {
+			r.noteGiven(o, b.ID)
+		}
+	}
+	p := strayPointer{kind: names.FindingUndeclaredAccess, ptr: ptr, why: "it does not declare", suspected: suspected}
 	switch {
 	case live != nil:
-		return r.accusePointer(names.FindingUndeclaredAccess, live.ID, use, ptr)
+		return r.accusePointer(p, live.ID, use)
 	case freed != nil && uint64(freed.ID.Generation) > r.ledger.Unseen.Load() && !r.livesBelow(ptr, freed.ID.Generation):
-		return r.accusePointer(names.FindingStaleHandle, freed.ID, use, ptr)
+		p.why = "was freed"
+		if !suspected {
+			p.kind = names.FindingStaleHandle
+		}
+		return r.accusePointer(p, freed.ID, use)
 	}
 	return nil
+}
+
+// noteGiven adds a prepared launch to the uses of a block that it was given a pointer into
+// and does not declare.
+func (r *Resource) noteGiven(o *openLaunch, id core.BlockID) {
+	if o.id == 0 {
+		return
+	}
+	if rec := r.ledger.Lock(id); rec != nil {
+		rec.Note(r.ledger.Pack(o.id, o.name, o.stream, 0, o.at))
+		rec.Unlock()
+		o.given = append(o.given, knownUse{rec: rec, generation: id.Generation})
+	}
+}
+
+// strayPointer is a pointer into a block that a launch does not declare, or a number that may be
+// one, and what is wrong with it.
+type strayPointer struct {
+	kind      core.FindingKind
+	ptr       uint64
+	why       string
+	suspected bool
 }
 
 // accusePointer reports a pointer into a block that the launch does not
 // declare, once for the block and the launch's name unless it is refused, and
 // returns it as an error.
-func (r *Resource) accusePointer(kind core.FindingKind, id core.BlockID, use core.UseRecord, ptr uint64) error {
-	if !r.cfg.Advanced.Refuse && !r.accused.first(id.Generation, use.Launch) {
+func (r *Resource) accusePointer(p strayPointer, id core.BlockID, use core.UseRecord) error {
+	if (p.suspected || !r.cfg.Advanced.Refuse) && !r.accused.first(id.Generation, use.Launch) {
 		return nil
 	}
 	rec := r.ledger.LockAny(id)
 	if rec == nil {
 		return nil
 	}
-	f := r.victim(kind, rec)
+	f := r.victim(p.kind, rec)
 	rec.Unlock()
-	use.Caller = r.untold(use.Caller)
+	b, what := f.Victim, "pointer"
+	if f.Unproven = p.suspected; p.suspected {
+		what = "the number"
+	} else {
+		use.Caller = r.untold(use.Caller)
+	}
 	f.Suspects = []core.UseRecord{use}
-	b, why := f.Victim, "it does not declare"
 	var err error = &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: use.Stream,
-		Reason: fmt.Sprintf("the launch is given pointer %#x into a block that is not among its uses: declare what it does with it", ptr)}
-	if kind == names.FindingStaleHandle {
-		why = "was freed"
+		Reason: fmt.Sprintf("the launch is given pointer %#x into a block that is not among its uses: declare what it does with it", p.ptr)}
+	if p.kind == names.FindingStaleHandle {
 		err = &core.UseAfterFreeError{Op: "PrepareUse", Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag}
 	}
-	return r.accuse(f, err, "launch %q on stream %v is given pointer %#x, at offset %d of generation %s tagged %q, which %s",
-		use.Launch, use.Stream, ptr, ptr-b.ID.Ptr, id.Generation, b.Tag, why)
+	return r.accuse(f, err, "launch %q on stream %v is given %s %#x, at offset %d of generation %s tagged %q, which %s",
+		use.Launch, use.Stream, what, p.ptr, p.ptr-b.ID.Ptr, id.Generation, b.Tag, p.why)
 }
 
 // accusations are what was reported of launches that may come again and again.

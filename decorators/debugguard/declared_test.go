@@ -3,14 +3,15 @@ package debugguard_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -309,12 +310,13 @@ func TestAFreeByAPointerOutsideItsBlockIsRefused(t *testing.T) {
 
 func TestBlocksTellWhenTheyWereAllocated(t *testing.T) {
 	b := newBench(t, debugguard.Off)
-	b.clock.advance(time.Hour)
-	b.mode(debugguard.Ledger) // which reads the clock
+	b.mode(debugguard.Ledger)
+	before := monotime.Now().Time()
 	block := b.alloc(64)
+	after := monotime.Now().Time()
 	b.guard.Inspect().Blocks(func(info core.BlockInfo) bool {
-		if want := time.Unix(1000, 0).Add(time.Hour); !info.Allocated.Equal(want) {
-			t.Errorf("allocated at %v, want %v", info.Allocated, want)
+		if info.Allocated.Before(before) || info.Allocated.After(after) {
+			t.Errorf("allocated at %v, which is not between %v and %v", info.Allocated, before, after)
 		}
 		return true
 	})
@@ -399,4 +401,32 @@ type refusingOrdered struct{ unleasing }
 
 func (r *refusingOrdered) Inspect() core.Inspector {
 	return orderer{r.Fake.Inspect(), func() []core.UseRecord { return []core.UseRecord{{LaunchID: 1, Stream: 1, Access: core.Write}} }}
+}
+
+// A number need be no address, so what it happens to lie in is suspected, and nothing refused.
+func TestANumberThatIsAnAddressOfAnUndeclaredBlockIsSuspected(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		for _, freed := range []bool{false, true} {
+			b := newBench(t, debugguard.Ledger, func(c *debugguard.Config) { c.Advanced.Refuse = refuse })
+			declared, forgotten := b.alloc(64), b.alloc(256)
+			b.writes("fill", declared, forgotten)
+			if freed {
+				b.free(forgotten)
+				b.drain()
+			}
+			req := core.UseRequest{Stream: 1, Launch: "join", Uses: using(core.Read, declared),
+				Words: []uint64{0, 17, declared.ID.Ptr, declared.ID.Ptr + 64, 1 << 60, math.MaxUint64, forgotten.ID.Ptr + 100}}
+			for range 3 { // once for the launch's name
+				must.Do(t, b.try(req))
+			}
+			f := b.want(names.FindingUndeclaredAccess)[0]
+			if f.Victim.ID != forgotten.ID || !f.Unproven || len(f.Suspects) != 1 || f.Suspects[0].Launch != "join" || strings.Contains(f.Text, "was freed") != freed {
+				t.Errorf("refuse %v, freed %v: finding %+v", refuse, freed, f)
+			}
+			must.Do(t, b.guard.SetMode(ctx, debugguard.Off))
+			req.Launch = "off"
+			must.Do(t, b.try(req))
+			b.want()
+		}
+	}
 }

@@ -115,9 +115,22 @@ func (r *Resource) excess(incoming uint64) uint64 {
 // failed, or that were left when stop said so. Their order in blocks is lost. evicting
 // must be held.
 func (r *Resource) evict(ctx context.Context, q *queue, blocks []*ledger.Record, stop func() bool) (freed uint64, err error) {
+	returned := false
+	defer func() {
+		if !returned { // code of the user's panics that a layer below calls, or that is told of a finding
+			q.restore(slices.DeleteFunc(blocks, r.gone))
+		}
+	}()
 	freed, left, err := r.letGo(ctx, blocks, stop)
+	returned = true
 	q.restore(left)
 	return freed, err
+}
+
+// gone reports whether the upstream has freed a block, or is about to.
+func (r *Resource) gone(rec *ledger.Record) bool {
+	s := r.upstream.State(rec.Inner())
+	return s == core.Retired || s == core.Freed
 }
 
 // errStopped is that of a change of the mode which Close has stopped.
@@ -175,17 +188,29 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*ledger.Record) (n 
 // forwardEvicted frees a block at the upstream. One that somebody freed around the
 // guard is let go too.
 func (r *Resource) forwardEvicted(ctx context.Context, rec *ledger.Record) error {
+	returned := false
+	defer func() {
+		if !returned && r.gone(rec) { // a sink panics behind the free
+			r.leave(rec)
+		}
+	}()
 	_, err := r.forwardFree(ctx, rec)
-	if err != nil && !errors.Is(err, core.ErrUseAfterFree) {
+	if returned = true; err != nil && !errors.Is(err, core.ErrUseAfterFree) {
 		r.count.retried.Add(1)
 		return err
 	}
+	if err != nil && rec.Guard.CanaryOf == nil {
+		r.ledger.Close(rec, rec.Generation())
+	}
+	r.leave(rec)
+	return nil
+}
+
+// leave notes that a block has left quarantine.
+func (r *Resource) leave(rec *ledger.Record) {
 	if rec.Guard.CanaryOf != nil {
 		r.canaries.gone(rec)
-		return nil
-	}
-	if err != nil {
-		r.ledger.Close(rec, rec.Generation())
+		return
 	}
 	rec.LockGuarded()
 	if rec.State() == core.Quarantined { // not released within the call
@@ -194,5 +219,4 @@ func (r *Resource) forwardEvicted(ctx context.Context, rec *ledger.Record) error
 	rec.Unlock()
 	r.quarantine.endStay(rec, r.cfg.Advanced.Now())
 	r.count.evicted.Add(1)
-	return nil
 }

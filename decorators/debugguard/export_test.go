@@ -1,25 +1,15 @@
 package debugguard
 
-import (
-	"time"
-
-	"github.com/fencepost-gpu/fencepost/core"
-)
-
 // VerdictsForRoom is how many verdicts of other blocks a free reads at most.
 const VerdictsForRoom = verdictsForRoom
 
 // Seals is how many blocks are sealed.
 func (r *Resource) Seals() int { return int(r.seals.count.Load()) }
 
-// Noted is the time that an operation would note now.
-func (r *Resource) Noted() time.Time { return r.ledger.Clock.Now() }
-
 // Ticking reports whether the upkeep has set its timer.
 func (r *Resource) Ticking() bool { return r.upkeep.armed.Load() }
 
-// Forwarded is what was passed on and has not come back, what isolated blocks take
-// beyond what is live, and how many wait.
-func (r *Resource) Forwarded() (held core.Amount, isolation, waiting int64) {
-	return r.forwarded.memory.amount(), r.forwarded.isolation.Load(), r.forwarded.waiting.Load()
+// Forwarded is what isolated blocks take beyond what is live, and how many wait.
+func (r *Resource) Forwarded() (isolation, waiting int64) {
+	return r.forwarded.isolation.Load(), r.forwarded.waiting.Load()
 }

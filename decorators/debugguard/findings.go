@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // report counts a finding and hands it on.
@@ -24,6 +25,7 @@ func (r *Resource) report(f core.Finding) {
 func (r *Resource) victim(kind core.FindingKind, rec *ledger.Record) core.Finding {
 	f := core.Finding{Kind: kind, Victim: rec.Block()}
 	f.AllocStack, f.FreeStack = rec.Stacks()
+	f.Allocated, f.Freed = rec.Times()
 	f.Uses, f.OlderUses = r.ledger.LastUses(rec)
 	return f
 }
@@ -149,7 +151,7 @@ func (r *Resource) outside(err error, use late, id core.BlockID) error {
 // unleased reports work on a stream that nobody has leased. It has no victim:
 // nothing was enqueued.
 func (r *Resource) unleased(use late, err error) {
-	f := core.Finding{Kind: names.FindingStaleHandle, Suspects: []core.UseRecord{{Launch: use.launch, Stream: use.stream, Time: r.ledger.Clock.Now()}}}
+	f := core.Finding{Kind: names.FindingStaleHandle, Suspects: []core.UseRecord{{Launch: use.launch, Stream: use.stream, Time: monotime.Now().Time()}}}
 	_ = r.accuse(f, err, "%s for launch %q named stream %v, which is not leased", use.op, use.launch, use.stream)
 }
 
@@ -178,6 +180,6 @@ func (r *Resource) staleUse(use late, rec *ledger.Record) error {
 		f.Kind = names.FindingReuseRace
 		text = fmt.Sprintf("%s; its memory at %#x belongs to generation %s tagged %q by now, which is %s", text, b.ID.Ptr, heir.ID.Generation, heir.Tag, heir.State)
 	}
-	f.Suspects = []core.UseRecord{{LaunchID: use.number, Launch: use.launch, Stream: use.stream, Time: r.ledger.Clock.Now()}}
+	f.Suspects = []core.UseRecord{{LaunchID: use.number, Launch: use.launch, Stream: use.stream, Time: monotime.Now().Time()}}
 	return r.accuse(f, err, "%s", text)
 }

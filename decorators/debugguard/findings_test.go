@@ -2,6 +2,8 @@ package debugguard_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,6 +108,79 @@ func TestWriteAfterFree(t *testing.T) {
 	b.free(other)
 	b.empty()
 	b.want()
+}
+
+// What goes around the runtime is nobody's launch: those that ran meanwhile are named in order
+// of time, none of them as likelier than another, and the finding says what it may have been.
+func TestWhereNoLaunchDeclaredTheVictimNoneIsLikelier(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	block, other := b.alloc(1000), b.alloc(1000)
+	b.launch("before", 1, func() {}, block)
+	b.free(block)
+	for i := range 5 {
+		b.launch(fmt.Sprint("innocent ", i), core.StreamID(1+i%2), func() {}, other)
+	}
+	b.mem.poke(block.ID.Ptr+500, 1)
+	b.drain()
+	f := b.want(names.FindingUseAfterFreeWrite)[0]
+	if got := launchesOf(f.Suspects); !f.Unranked || !slices.Equal(got, []string{"innocent 0", "innocent 1", "innocent 2", "innocent 3", "innocent 4"}) {
+		t.Errorf("suspects %v, unranked %v", got, f.Unranked)
+	}
+	if !strings.Contains(f.Text, "no declared launch touched it: undeclared work, or code that does not go through Fencepost") || strings.Contains(f.String(), "suspect 1") || strings.Contains(f.String(), "culprit") {
+		t.Errorf("the finding says %s", f.String())
+	}
+	b.free(other)
+	b.empty()
+}
+
+// A launch that was given a pointer into the freed block is the likeliest, however many ran
+// since.
+func TestALaunchThatWasGivenAPointerIntoTheVictimIsSuspectedFirst(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	block, other := b.alloc(1000), b.alloc(1000)
+	b.launch("before", 1, func() {}, block)
+	b.free(block)
+	given := func(name string) core.Ticket {
+		return must.Get(b.guard.PrepareUse(ctx, core.UseRequest{Stream: 2, Launch: name, Uses: []core.Use{{Block: other.ID, Access: core.Write}}, Pointers: []uint64{block.ID.Ptr + 500}}))(t)
+	}
+	late := given("late")
+	b.mem.poke(block.ID.Ptr+500, 1)
+	b.finish(late)
+	must.Do(t, b.guard.AbortUse(ctx, given("aborted")))
+	for i := range 20 {
+		b.launch(fmt.Sprint("innocent ", i), core.StreamID(1+i%2), func() {}, other)
+	}
+	b.drain()
+	f := b.want(names.FindingStaleHandle, names.FindingStaleHandle, names.FindingUseAfterFreeWrite)[2]
+	if f.Unranked || len(f.Suspects) == 0 || f.Suspects[0].Launch != "late" {
+		t.Errorf("suspects %v, unranked %v", launchesOf(f.Suspects), f.Unranked)
+	}
+	if got := launchesOf(f.Uses); !slices.Equal(got, []string{"late", "before"}) {
+		t.Errorf("the victim was used by %v", got)
+	}
+	b.free(other)
+	b.empty()
+}
+
+// A block remembers its last four uses. The launch that wrote beside it may be an older one.
+func TestALaunchThatDeclaredTheVictimLongAgoIsSuspectedBeforeOthers(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	block, other := b.alloc(100), b.alloc(100)
+	b.launch("overrun", 1, func() { b.mem.poke(block.ID.Ptr+100, 3) }, block)
+	for i := range 5 {
+		b.launch(fmt.Sprint("user ", i), 1, func() {}, block)
+	}
+	for i := range 20 {
+		b.launch(fmt.Sprint("innocent ", i), core.StreamID(1+i%2), func() {}, other)
+	}
+	b.free(block)
+	b.drain()
+	f := b.want(names.FindingOutOfBoundsWrite)[0]
+	if got := launchesOf(f.Suspects); f.Unranked || len(got) < 7 || !slices.Equal(got[:6], []string{"user 4", "user 3", "user 2", "user 1", "user 0", "overrun"}) {
+		t.Errorf("suspects %v", got)
+	}
+	b.free(other)
+	b.empty()
 }
 
 func TestLaunchStillRunningAtTheFreeIsSuspected(t *testing.T) {

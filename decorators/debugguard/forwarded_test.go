@@ -3,12 +3,14 @@ package debugguard_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
@@ -96,47 +98,72 @@ func TestARequestWaitsForWhatTheGuardHeldAndTheDeviceHasNotPassed(t *testing.T) 
 	}
 }
 
-// What is live is waited for by nobody, nor is what was freed by those above
-// without the guard's having held it.
-func TestNobodyWaitsForWhatTheGuardDidNotHold(t *testing.T) {
-	b, l, told := newLimited(t, 6000, 0)
-	b.mode(debugguard.Ledger)
-	b.free(b.alloc(4096))
-	b.mode(debugguard.Hunt)
-	reaps := l.asked.Load()
-	expect.ErrorOf(b.guard.Allocate(ctx, core.Request{Bytes: 4096}))(t, core.ErrOutOfBudget)
-	if n := l.asked.Load() - reaps; n > 0 {
-		t.Errorf("the device was asked %d times", n)
+// Memory that is freed and not passed is waited for in every mode, whoever held it.
+func TestARequestWaitsForPendingMemoryInEveryMode(t *testing.T) {
+	for _, mode := range []debugguard.Mode{debugguard.Off, debugguard.Ledger, debugguard.Sample, debugguard.Hunt} {
+		var steps []oplog.Step
+		b, _, _ := newLimited(t, 6000, 20, func(c *debugguard.Config) {
+			c.Advanced.Patience, c.SampleBytes = time.Minute, 1<<40
+			c.Advanced.BeginStep = func(_ context.Context, s oplog.Step) func(error) { steps = append(steps, s); return nil }
+		})
+		b.mode(mode)
+		b.free(b.alloc(4096))
+		block := must.Get(b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2}))(t)
+		if s := b.guard.Stats(); s.MemoryWaits != 1 || s.MemoryWaitsServed != 1 || s.MemoryWaitTime == 0 || s.Refusals != 0 {
+			t.Errorf("%v: waits %d, served %d in %v, refusals %d", mode, s.MemoryWaits, s.MemoryWaitsServed, s.MemoryWaitTime, s.Refusals)
+		}
+		if len(steps) != 1 || !steps[0].Memory || steps[0].Bytes < 4096 || steps[0].Stream != 2 {
+			t.Errorf("%v: steps %+v", mode, steps)
+		}
+		b.free(block)
+		b.empty()
 	}
-	if len(told.all) != 1 || told.all[0].Relieved || told.all[0].Requested != 4096 || b.guard.Stats().Refusals != 1 {
-		t.Errorf("one refusal: events %+v, %d counted", told.all, b.guard.Stats().Refusals)
-	}
-	b.empty()
 }
 
-// On a device that passes nothing a request is refused in the end, and the next
-// one at once, as long as nothing has changed.
-func TestADeviceThatPassesNothingIsWaitedForOnce(t *testing.T) {
-	b, l, told := newLimited(t, 6000, 0, func(c *debugguard.Config) { c.Advanced.Patience = 100 * time.Millisecond })
-	b.free(b.alloc(4096))
-	hurried, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
-	defer cancel()
-	for i, ctx := range []context.Context{hurried, ctx, ctx, ctx} {
-		before := l.asked.Load()
-		if _, err := b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2}); !errors.Is(err, core.ErrOutOfBudget) {
-			t.Fatalf("request %d: %v", i, err)
-		}
-		if n := l.asked.Load() - before; i > 1 && n > 0 {
-			t.Errorf("request %d asked the device %d times", i, n)
-		}
+// What is live is not waited for, nor what is pending where all of it together is too little.
+func TestARequestDoesNotWaitForWhatCannotHelp(t *testing.T) {
+	for name, c := range map[string]struct{ live, freed uint64 }{"live": {4096, 64}, "too little": {3000, 1024}} {
+		t.Run(name, func(t *testing.T) {
+			b, l, told := newLimited(t, 6000, 0)
+			b.mode(debugguard.Ledger)
+			live := b.alloc(c.live)
+			b.free(b.alloc(c.freed))
+			reaps := l.asked.Load()
+			expect.ErrorOf(b.guard.Allocate(ctx, core.Request{Bytes: 4096}))(t, core.ErrOutOfBudget)
+			if n := l.asked.Load() - reaps; n > 0 {
+				t.Errorf("the device was asked %d times", n)
+			}
+			if s := b.guard.Stats(); len(told.all) != 1 || told.all[0].Relieved || told.all[0].Requested != 4096 || s.Refusals != 1 || s.MemoryWaits != 0 {
+				t.Errorf("one refusal: events %+v, %d counted, %d waits", told.all, s.Refusals, s.MemoryWaits)
+			}
+			b.free(live)
+			b.empty()
+		})
 	}
-	if len(told.all) != 4 || b.guard.Stats().Refusals != 4 {
-		t.Errorf("four refusals: %d events, %d counted", len(told.all), b.guard.Stats().Refusals)
+}
+
+// On a device that passes nothing a request is refused when its patience or its context is
+// over, and the refusal says so.
+func TestADeviceThatPassesNothingIsWaitedForNoLongerThanPatience(t *testing.T) {
+	for name, c := range map[string]struct{ patience, context time.Duration }{"patience": {20 * time.Millisecond, time.Hour}, "context": {time.Hour, 100 * time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			b, _, told := newLimited(t, 6000, 0, func(cfg *debugguard.Config) { cfg.Advanced.Patience = c.patience })
+			b.free(b.alloc(4096))
+			bounded, cancel := context.WithTimeout(ctx, c.context)
+			defer cancel()
+			_, err := b.guard.Allocate(bounded, core.Request{Bytes: 4096, Stream: 2})
+			if !errors.Is(err, core.ErrOutOfBudget) || !strings.Contains(err.Error(), "waited") {
+				t.Errorf("the refusal: %v", err)
+			}
+			if s := b.guard.Stats(); len(told.all) != 1 || s.Refusals != 1 || s.MemoryWaits != 1 || s.MemoryWaitsServed != 0 {
+				t.Errorf("one refusal: %d events, %+v", len(told.all), s)
+			}
+			b.fake.Pass()
+			b.free(b.allocOn(2, 4096))
+			b.empty()
+			b.want()
+		})
 	}
-	b.fake.Pass()
-	b.free(b.allocOn(2, 4096))
-	b.empty()
-	b.want()
 }
 
 func TestNobodyWaitsWhereThatIsNotWanted(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
-	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -106,7 +105,7 @@ func TestSuspectsAreBoundedAndOrdered(t *testing.T) {
 	w := window{from: from, to: l.tick(), stream: 0}
 	add(7, 3)
 	ids := func(limit int) (got []uint64) {
-		found, _ := l.suspects(w, []core.UseRecord{{LaunchID: 5}}, limit)
+		found, _, _ := l.suspects(w, []core.UseRecord{{LaunchID: 5}}, limit)
 		for _, u := range found {
 			got = append(got, u.LaunchID)
 		}
@@ -115,10 +114,10 @@ func TestSuspectsAreBoundedAndOrdered(t *testing.T) {
 	if got := ids(9); !slices.Equal(got, []uint64{5, 6, 7, 3}) {
 		t.Errorf("suspects %v, want 5 (used the victim), 6, 7 (on another stream, since), 3", got)
 	}
-	if _, more := l.suspects(w, nil, 9); !more {
+	if _, more, _ := l.suspects(w, nil, 9); !more {
 		t.Error("a launch within the window was forgotten, and nobody says that there may be more")
 	}
-	if _, more := l.suspects(window{from: w.to, to: w.to}, nil, 9); more {
+	if _, more, _ := l.suspects(window{from: w.to, to: w.to}, nil, 9); more {
 		t.Error("what was forgotten before the window counts")
 	}
 	if got := ids(1); len(got) != 1 {
@@ -148,7 +147,7 @@ func TestWritersAreSuspectedFirst(t *testing.T) {
 	add(10, 5, core.Write)
 	add(11, 5, core.Write)
 	ids := func(w window) (got []uint64) {
-		found, _ := l.suspects(w, []core.UseRecord{{LaunchID: 7}, {LaunchID: 12}}, 16)
+		found, _, _ := l.suspects(w, []core.UseRecord{{LaunchID: 7}, {LaunchID: 12}}, 16)
 		for _, u := range found {
 			got = append(got, u.LaunchID)
 		}
@@ -158,7 +157,7 @@ func TestWritersAreSuspectedFirst(t *testing.T) {
 		t.Errorf("suspects %v, want %v", got, want)
 	}
 	for limit, want := range map[int]bool{9: true, 10: false} {
-		if _, more := l.suspects(w, nil, limit); more != want {
+		if _, more, _ := l.suspects(w, nil, limit); more != want {
 			t.Errorf("of ten suspects at most %d are named: more is %v", limit, more)
 		}
 	}
@@ -181,16 +180,16 @@ func TestForgottenLaunchesThatTouchedTheVictimAreSuspects(t *testing.T) {
 		l.addRecorded(&launchRecord{use: core.UseRecord{LaunchID: id}, began: l.now()})
 	}
 	w := window{from: from, to: l.tick(), recalls: true}
-	got, _ := l.suspects(w, touched, 16)
+	got, _, _ := l.suspects(w, touched, 16)
 	if len(got) != 2 || got[0].LaunchID != 2 || got[1].Launch != "first" {
 		t.Errorf("suspects %v", got)
 	}
 	w.recalls = false
-	if got, _ := l.suspects(w, touched, 16); len(got) != 1 || got[0].LaunchID != 2 {
+	if got, _, _ := l.suspects(w, touched, 16); len(got) != 1 || got[0].LaunchID != 2 {
 		t.Errorf("suspects %v of a window that recalls nobody", got)
 	}
 	w = window{from: l.now(), to: l.tick(), recalls: true}
-	if got, _ := l.suspects(w, touched, 16); len(got) != 0 {
+	if got, _, _ := l.suspects(w, touched, 16); len(got) != 0 {
 		t.Errorf("used before the window: %v", got)
 	}
 }
@@ -203,7 +202,7 @@ func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
 	for _, perSecond := range []uint64{1, 7, 100, 150, 200, 1000} {
 		var b throttle
 		b.perSecond = perSecond
-		allowed := func(now ledger.Instant) (n uint64) {
+		allowed := func(now uint64) (n uint64) {
 			for range asked {
 				if b.allows(now, 1) {
 					n++
@@ -215,7 +214,7 @@ func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
 			t.Errorf("%d a second: %d at once, want one at least and %d at most", perSecond, n, most)
 		}
 		var sum uint64
-		for now := ledger.Instant(1001); now <= 2000; now++ {
+		for now := uint64(1001); now <= 2000; now++ {
 			sum += allowed(now)
 		}
 		if want := 10 * perSecond; sum < want-1 || sum > want+1 {
@@ -223,9 +222,6 @@ func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
 		}
 		if n := allowed(100_000); n > perSecond/ticksPerSecond+1 {
 			t.Errorf("%d a second: %d at once after a pause", perSecond, n)
-		}
-		if b.perSecond = 0; !b.allows(math.MaxUint32, 1) {
-			t.Error("nothing is allowed where the clock has ended")
 		}
 	}
 }
@@ -237,7 +233,7 @@ func TestTheThrottleHoldsUnderConcurrentUse(t *testing.T) {
 	var allowed atomic.Uint64
 	for g := range 8 {
 		group.Go(func() {
-			for now := ledger.Instant(1); now <= 500; now++ {
+			for now := uint64(1); now <= 500; now++ {
 				for range 20 {
 					if b.allows(now, core.StreamID(g)) {
 						allowed.Add(1)

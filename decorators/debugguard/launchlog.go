@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
@@ -20,8 +20,6 @@ type launchLog struct {
 	// entered is set for good with the first open launch.
 	entered atomic.Bool
 	shards  [8]launchShard
-	// clock tells the time of what is taken out of the log.
-	clock *ledger.Clock
 }
 
 // launchShard is the launches of some streams.
@@ -42,8 +40,10 @@ func (l *launchLog) shard(s core.StreamID) *launchShard {
 // launchRecord is a launch with the ticks between which it was enqueued.
 type launchRecord struct {
 	// use has no time: it is worked out of at when somebody asks, and not at each launch.
-	use          core.UseRecord
-	at           ledger.Instant
+	use core.UseRecord
+	at  monotime.Instant
+	// blocks are the first of those that it declared.
+	blocks       [4]core.Generation
 	began, ended uint64
 	// done is the tick by which the device was seen to have done it, 0 if it was not.
 	done uint64
@@ -118,7 +118,7 @@ func (l *launchLog) snapshot() (launches []launchRecord, gone uint64) {
 	}
 	for i := range launches {
 		if e := &launches[i]; e.at != 0 {
-			e.use.Time = l.clock.Time(e.at)
+			e.use.Time = e.at.Time()
 		}
 	}
 	return launches, gone
@@ -160,6 +160,10 @@ func (e *launchRecord) fill(o *openLaunch, in *core.Intent) {
 	u := &e.use
 	u.LaunchID, u.Launch, u.Stream, u.Access = o.id, o.name, o.stream, o.access
 	u.Span, u.Caller, u.Time = o.span, o.caller, time.Time{}
+	e.blocks = [4]core.Generation{}
+	for i := range in.Uses[:min(len(in.Uses), len(e.blocks))] {
+		e.blocks[i] = in.Uses[i].Block.Generation
+	}
 	if len(in.Uses) == 1 {
 		u.Tags = [4]core.Tag{in.Uses[0].Tag}
 	} else {

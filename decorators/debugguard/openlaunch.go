@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // openLaunch is a launch between prepare and end that uses known blocks.
@@ -23,8 +24,8 @@ type openLaunch struct {
 	access core.Access
 	span   core.SpanRef
 	caller core.SpanContext
-	// at and began are when and at which tick it was prepared; at is zero where nobody logs.
-	at    ledger.Instant
+	// at and began are when and at which tick it was prepared.
+	at    monotime.Instant
 	began uint64
 	// readsOnly is set if the runtime knows that it writes no device memory.
 	readsOnly bool
@@ -32,6 +33,8 @@ type openLaunch struct {
 	// is. A block that the launch names twice stands there twice.
 	known   []knownUse
 	guarded bool
+	// given are those that it was given a pointer into and does not declare.
+	given []knownUse
 	// of is the guard whose launch this is, and ticket its ticket, once it was entered.
 	// below is what another guard, below this one, keeps of it.
 	of     *Resource
@@ -217,10 +220,7 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 
 // begin takes over what the opened intent knows.
 func (r *Resource) begin(o *openLaunch, in *core.Intent) {
-	o.id, o.name, o.stream = in.ID, in.Launch, in.Stream
-	if r.Mode() >= Sample { // it may become a suspect
-		o.at = r.ledger.Clock.Instant()
-	}
+	o.id, o.name, o.stream, o.at = in.ID, in.Launch, in.Stream, monotime.Now()
 	for i := range in.Uses {
 		o.access = o.access.Combine(in.Uses[i].Access)
 	}
@@ -239,7 +239,7 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 	if len(o.known) == 0 {
 		return nil
 	}
-	note, left := r.ledger.Pack(o.id, o.name, o.stream, o.access), o.known
+	note, left := r.ledger.Pack(o.id, o.name, o.stream, o.access, o.at), o.known
 	for i := range in.Uses {
 		u := &in.Uses[i]
 		for len(left) > 0 && left[0].generation < u.Block.Generation {
@@ -289,7 +289,7 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 
 // retract takes the launch out of its blocks' uses again.
 func (r *Resource) retract(o *openLaunch) {
-	for _, h := range o.known {
+	for _, h := range slices.Concat(o.known, o.given) {
 		if h.rec.Lock(h.generation) {
 			h.rec.Retract(o.id)
 			h.rec.Unlock()
@@ -312,7 +312,7 @@ func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
 		}
 		h.rec.Unlock()
 		if last {
-			r.freeUnblocked(ctx, h.rec)
+			defer r.freeUnblocked(ctx, h.rec) // all of them, also where code of the user's panics
 		}
 	}
 	o.recycle()

@@ -121,7 +121,7 @@ func (q *quickGuard) Allocate(o *quick.Op) bool {
 			return false
 		}
 	}
-	if (req.Bytes >= ledger.AlwaysStacks || c.untilStack < int64(req.Bytes)) && r.ledger.Stacks.CouldAfford(r.ledger.Clock.Instant()) {
+	if (req.Bytes >= ledger.AlwaysStacks || c.untilStack < int64(req.Bytes)) && r.ledger.Stacks.CouldAfford(o.Began) {
 		return false
 	}
 	if !q.below.Layer.Allocate(o) {
@@ -131,7 +131,7 @@ func (q *quickGuard) Allocate(o *quick.Op) bool {
 		c.untilSample -= int64(req.Bytes)
 	}
 	c.takeStack(req.Bytes, r.cfg.Advanced.StackBytes)
-	r.ledger.Enter(&o.Block)
+	r.ledger.Enter(&o.Block, o.Ended)
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -14,13 +15,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
-// Memory that the guard uses for itself must be no reason to refuse a caller. So
-// when memory is short the guard does this, in order:
+// Neither memory that the guard uses for itself nor memory that is freed and only waits for
+// the device must be a reason to refuse a caller. So when memory is short the guard does this,
+// in order:
 //
 //   - it gives up quarantine. A budget lends the bytes of those frees to requests
 //     of the same stream;
-//   - it waits for the device, where the frees are pending on another stream or
-//     are of isolated blocks, whose bytes are never lent;
+//   - it waits for the device, in every mode, where frees are pending, whosever they are;
 //   - it hands the block out without isolation and without red zones.
 
 // outOfMemory reports whether err is a want of memory.
@@ -51,14 +52,22 @@ func curable(err error) bool {
 // obtain asks the upstream for a block, into b, and again as long as relieve
 // finds a reason to. A patient caller waits for the device before it is refused.
 func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block, patient bool) (err error) {
-	seen := r.progress()
+	given := r.given()
 	if *b, err = r.upstream.Allocate(ctx, *req); err == nil || !curable(err) {
 		return err
 	}
-	return r.relieve(ctx, want{req, !req.Isolated, patient}, seen, err, func() (err error) {
+	returned := false
+	defer func() {
+		if !returned && b.ID.Generation != 0 { // who hears of refusals panics, and nobody gets the block
+			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), b.ID)
+		}
+	}()
+	err = r.relieve(ctx, want{req, !req.Isolated, patient}, given, err, func() (err error) {
 		*b, err = r.upstream.Allocate(ctx, *req)
 		return err
 	})
+	returned = true
+	return err
 }
 
 // Reserve asks the upstream, and gives up quarantine before it is refused. A
@@ -66,13 +75,13 @@ func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block,
 // up for it, and the device is waited for as in Allocate. The guard's own overhead
 // is never drawn from a claim.
 func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
-	seen := r.progress()
+	given := r.given()
 	c, err := r.upstream.Reserve(ctx, bytes, tag)
 	if err == nil {
 		return c, nil
 	}
 	req := core.Request{Bytes: bytes, Requested: bytes, Tag: tag}
-	err = r.relieve(ctx, want{req: &req, patient: true}, seen, err, func() (err error) {
+	err = r.relieve(ctx, want{req: &req, patient: true}, given, err, func() (err error) {
 		c, err = r.upstream.Reserve(ctx, bytes, tag)
 		return err
 	})
@@ -91,46 +100,27 @@ type want struct {
 	patient bool
 }
 
-const (
-	// maxRelief bounds the rounds of one request. Giving up a quarter of quarantine at
-	// a time ends sooner, but frees of others may go on for ever.
-	maxRelief = 64
-	// patiences is how often Config.Patience goes into the time that one request may
-	// wait and be repeated: the device may be waiting for the program, and other
-	// requests may take what is released, again and again.
-	patiences = 10
-)
+// maxRelief bounds the rounds of one request. Giving up a quarter of quarantine at
+// a time ends sooner, but frees of others may go on for ever.
+const maxRelief = 64
 
 // relieve makes a request that was refused with err again, each time after a part
-// of quarantine was given up for it, oldest first, or after the device has
-// completed a free of the guard's: until it is granted or nothing is left to give.
-// seen is the progress before err.
-func (r *Resource) relieve(ctx context.Context, w want, seen progress, err error, again func() error) error {
-	patient, end := context.WithTimeout(ctx, patiences*max(r.cfg.Advanced.Patience, 0))
-	defer end()
-	began, first, waits := r.cfg.Advanced.Now(), err, false
-	defer func() {
-		if waits {
-			r.forwarded.waiting.Add(-1)
-		}
-	}()
+// of quarantine was given up for it, oldest first, or after something came of the wait
+// for the device: until it is granted, nothing is left to give or to wait for, or
+// Advanced.Patience is over. given is how many blocks had been given up before err.
+func (r *Resource) relieve(ctx context.Context, w want, given uint64, err error, again func() error) error {
+	first, began := err, r.cfg.Advanced.Now()
+	var wait outwait
+	defer func() { r.endWait(&wait, err) }()
 	for rounds := 0; curable(err); {
 		switch {
-		case rounds < maxRelief && (w.inOrder || !r.pendingSuffices(err)) && r.giveUp(ctx, w.req.Bytes, seen.given):
+		case rounds < maxRelief && (w.inOrder || !r.pendingSuffices(err)) && r.giveUp(ctx, w.req.Bytes, given):
 			rounds++
-		case !w.patient || !r.mayOutwait(patient, seen, err):
-			return err
-		default:
-			if !waits {
-				waits = true
-				r.forwarded.waiting.Add(1)
-			}
-			if !r.outwait(patient, seen) {
-				return err
-			}
+		case !w.patient || !r.goOn(ctx, &wait, w.req, err):
+			return wait.explain(err)
 		}
 		r.hide(err)
-		seen = r.progress()
+		given = r.given()
 		err = again()
 	}
 	if err == nil {
@@ -151,8 +141,6 @@ func (r *Resource) pendingSuffices(err error) bool {
 // and those that the upstream has released since.
 type progress struct{ given, released uint64 }
 
-func (r *Resource) progress() progress { return progress{r.given(), r.forwarded.released.Load()} }
-
 // given counts the blocks that were given up for any reason.
 func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.canaries.freed.Load() }
 
@@ -161,7 +149,16 @@ func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.canaries.f
 // queued, not waited for. It reports whether anything was freed, by this call or
 // by others since the number of blocks given was read.
 func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
+	if r.giveUpLocked(ctx, bytes, given); r.given() == given {
+		return false
+	}
+	_ = r.upstream.ReapPending(ctx) // what fails here, the next attempt tells
+	return true
+}
+
+func (r *Resource) giveUpLocked(ctx context.Context, bytes, given uint64) {
 	r.evicting.Lock()
+	defer r.evicting.Unlock()
 	if r.given() == given {
 		freed, _ := r.giveUpCanaries(ctx, math.MaxUint64, never) // what fails stays, for later
 		if freed == 0 {
@@ -169,12 +166,6 @@ func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
 		}
 		r.givenUp.add(core.Amount{Bytes: freed, Blocks: r.given() - given})
 	}
-	r.evicting.Unlock()
-	if r.given() == given {
-		return false
-	}
-	_ = r.upstream.ReapPending(ctx) // what fails here, the next attempt tells
-	return true
 }
 
 // hide keeps an error that the caller is not told out of the statistics.
@@ -209,15 +200,8 @@ func (r *Resource) emit(ctx context.Context, req *core.Request, began time.Time,
 	r.cfg.Advanced.Events.Emit(ctx, e)
 }
 
-// forwardedFrees are the frees of guarded blocks that the guard has forwarded to
-// the upstream and that this has not released yet: their memory becomes free when
-// the device has completed them.
+// forwardedFrees are what goes by the frees that the upstream has not released yet.
 type forwardedFrees struct {
-	memory tally
-	// released counts the blocks that the upstream has released. A caller that
-	// waited for one in vain stores the number plus one in vain: until the number
-	// changes nobody else waits.
-	released, vain atomic.Uint64
 	// waiting counts the callers that wait. Meanwhile nothing is quarantined or
 	// isolated: that would take what is released.
 	waiting atomic.Int64
@@ -228,19 +212,21 @@ type forwardedFrees struct {
 }
 
 // forwardFree frees a guarded block at the upstream.
-func (r *Resource) forwardFree(ctx context.Context, rec *ledger.Record) (core.Block, error) {
+func (r *Resource) forwardFree(ctx context.Context, rec *ledger.Record) (b core.Block, err error) {
 	rec.Guard.Forwarded.Store(true)
-	r.forwarded.memory.add(rec.Footprint())
 	if rec.Guard.Isolated {
 		r.forwarded.isolation.Add(int64(rec.Bytes))
 	}
-	b, err := r.upstream.Deallocate(ctx, rec.Inner())
-	if err != nil && rec.Guard.Forwarded.CompareAndSwap(true, false) {
-		r.forwarded.memory.sub(rec.Footprint())
-		if rec.Guard.Isolated {
-			r.forwarded.isolation.Add(-int64(rec.Bytes))
+	returned := false
+	defer func() {
+		if (err != nil || !returned && !r.gone(rec)) && rec.Guard.Forwarded.CompareAndSwap(true, false) {
+			if rec.Guard.Isolated {
+				r.forwarded.isolation.Add(-int64(rec.Bytes))
+			}
 		}
-	}
+	}()
+	b, err = r.upstream.Deallocate(ctx, rec.Inner())
+	returned = true
 	return b, err
 }
 
@@ -248,52 +234,118 @@ func (r *Resource) forwardFree(ctx context.Context, rec *ledger.Record) (core.Bl
 func (r *Resource) noteReleased(rec *ledger.Record) {
 	spare := rec.Guard.Layout.Total() - rec.Bytes
 	if rec.Guard.Forwarded.CompareAndSwap(true, false) {
-		r.forwarded.memory.sub(rec.Footprint())
 		spare += rec.Bytes
 	}
 	if rec.Guard.Isolated {
 		r.forwarded.isolation.Add(-int64(spare))
 	}
-	r.forwarded.released.Add(1)
 }
 
-// mayOutwait reports whether a request that was refused with err is worth waiting
-// for: the forwarded frees together would make room for it, or one of them is
-// completed already.
-func (r *Resource) mayOutwait(patient context.Context, seen progress, err error) bool {
-	if patient.Err() != nil {
+// outwait is the wait of one request for the device.
+type outwait struct {
+	began   time.Time // zero before it
+	patient context.Context
+	end     context.CancelFunc
+	span    func(error)
+	seen    signs
+	pending uint64 // bytes that were on their way when it began
+}
+
+// signs are what changes when something came of a wait.
+type signs struct{ pending, behind, freed, charged uint64 }
+
+func (w *outwait) took() time.Duration {
+	if w.began.IsZero() {
+		return 0
+	}
+	return time.Since(w.began)
+}
+
+// explain says that a refused request has waited.
+func (w *outwait) explain(err error) error {
+	if w.began.IsZero() {
+		return err
+	}
+	return &waitedError{err, w.took(), w.pending}
+}
+
+// waitedError is a refusal after a wait.
+type waitedError struct {
+	refusal error
+	took    time.Duration
+	pending uint64
+}
+
+func (e *waitedError) Error() string {
+	return fmt.Sprintf("%v; waited %v for the device to come to %d bytes that are freed", e.refusal, e.took.Round(time.Millisecond), e.pending)
+}
+
+func (e *waitedError) Unwrap() error { return e.refusal }
+
+// of is another refusal after the same wait.
+func (e *waitedError) of(refusal error) error { return &waitedError{refusal, e.took, e.pending} }
+
+// onItsWay is the memory that is freed and that the device has not come to, if it may make room
+// for a request that was refused with err. What open intents keep is not on its way.
+func (r *Resource) onItsWay(err error) (now signs, bytes uint64) {
+	st := r.upstream.Stats()
+	now = signs{st.Pending.Bytes, st.OwnPool.Behind, st.Deallocations, st.Charged}
+	bytes = less(now.pending, r.blockedFrees.amount().Bytes)
+	if short, ok := errors.AsType[*core.OutOfBudgetError](err); !ok {
+		bytes += now.behind
+	} else if short.Remaining+bytes < short.Requested {
+		bytes = 0
+	}
+	return now, bytes
+}
+
+// goOn waits until something may have come of the frees that the device has yet to
+// come to, and reports whether it is worth asking again. It begins the wait, if it has not begun.
+func (r *Resource) goOn(ctx context.Context, w *outwait, req *core.Request, err error) bool {
+	if r.cfg.Advanced.Patience < 0 || ctx.Err() != nil {
 		return false
 	}
-	if r.forwarded.released.Load() != seen.released {
-		return true
+	now, bytes := r.onItsWay(err)
+	if w.began.IsZero() {
+		if bytes == 0 {
+			return false
+		}
+		w.began, w.pending = time.Now(), bytes
+		w.patient, w.end = context.WithTimeout(ctx, r.cfg.Advanced.Patience)
+		if r.cfg.Advanced.BeginStep != nil {
+			w.span = r.cfg.Advanced.BeginStep(ctx, oplog.Step{Stream: req.Stream, Memory: true, Bytes: req.Bytes})
+		}
+		r.forwarded.waiting.Add(1)
 	}
-	return r.forwardedSuffices(err) && r.forwarded.vain.Load() != seen.released+1
-}
-
-// outwait waits until the device has completed a forwarded free, and reports whether
-// it has. seen is the progress before the request.
-func (r *Resource) outwait(patient context.Context, seen progress) bool {
-	one, end := context.WithTimeout(patient, r.cfg.Advanced.Patience)
-	defer end()
-	err := deadline.Poll(one, func() (bool, error) {
-		if r.forwarded.released.Load() != seen.released {
+	return deadline.Poll(w.patient, func() (bool, error) {
+		if w.seen != now {
+			w.seen = now
 			return true, nil
 		}
-		err := r.upstream.ReapPending(patient) // one that fails, the next request tells, if it lasts
-		return r.forwarded.released.Load() != seen.released, err
-	})
-	if err != nil && one.Err() != nil && patient.Err() == nil {
-		r.forwarded.vain.Store(seen.released + 1)
-	}
-	return err == nil
+		if bytes == 0 {
+			return false, errNothingPending
+		}
+		reaped := r.upstream.ReapPending(w.patient) // one that fails, the next request tells, if it lasts
+		now, bytes = r.onItsWay(err)
+		return false, reaped
+	}) == nil
 }
 
-// forwardedSuffices reports whether the forwarded frees would make room for a
-// request that was refused with err.
-func (r *Resource) forwardedSuffices(err error) bool {
-	pending := r.forwarded.memory.amount().Bytes
-	if short, ok := errors.AsType[*core.OutOfBudgetError](err); ok {
-		return pending > 0 && short.Remaining+pending >= short.Requested
+var errNothingPending = errors.New("nothing is on its way")
+
+// endWait counts a wait.
+func (r *Resource) endWait(w *outwait, err error) {
+	if w.began.IsZero() {
+		return
 	}
-	return pending > 0
+	w.end()
+	r.forwarded.waiting.Add(-1)
+	r.count.waits.Add(1)
+	if err == nil {
+		r.count.waitsServed.Add(1)
+	}
+	r.count.waited.Add(int64(w.took()))
+	if w.span != nil {
+		w.span(err)
+	}
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
+// impatient waits for no device.
+func impatient(c *debugguard.Config) { c.Advanced.Patience = -1 }
+
 // events collects events.
 type events struct {
 	mu  sync.Mutex
@@ -60,7 +63,7 @@ func TestQuarantineGivesWayToARefusal(t *testing.T) {
 }
 
 func TestRefusalThatNothingCuresIsTold(t *testing.T) {
-	b := newBench(t, debugguard.Hunt)
+	b := newBench(t, debugguard.Hunt, impatient)
 	for range 8 {
 		b.free(b.alloc(512))
 	}
@@ -115,7 +118,7 @@ func TestRedZonesGiveWayToo(t *testing.T) {
 func TestCuredRefusalsAreNotCounted(t *testing.T) {
 	b := newBench(t, debugguard.Off)
 	books := &refusing{Fake: b.fake}
-	b.guard = b.over(books, debugguard.Hunt)
+	b.guard = b.over(books, debugguard.Hunt, impatient)
 	b.free(b.alloc(512))
 	books.refusals = 1
 	b.alloc(512)

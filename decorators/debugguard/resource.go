@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
@@ -24,6 +25,8 @@ type Resource struct {
 	granule uint64
 	// ordinal is the upstream's, which asks every layer below for it.
 	ordinal int
+	// opened is when the throttle began to count.
+	opened time.Time
 	// below is what the upstream knows of blocks and streams.
 	below     core.Inspector
 	inspector *inspector
@@ -72,11 +75,11 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if err := cfg.check(upstream); err != nil {
 		return nil, err
 	}
-	r := &Resource{upstream: upstream, uses: quick.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal()}
-	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes, Now: cfg.Advanced.Now})
+	r := &Resource{upstream: upstream, uses: quick.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal(), opened: cfg.Advanced.Now()}
+	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes})
 	r.inspector = &inspector{r.below, r.ledger, &r.canaries, r.ordinal}
 	r.checks.gate, r.checks.reading, r.switching = &r.gate, newCtxMutex(), newCtxMutex()
-	r.upkeep.begin(cfg.upkeepInterval(), ledger.NewTimer(r, (*Resource).tick))
+	r.upkeep.begin(cfg.upkeepInterval(), newTimer(r, (*Resource).tick))
 	if upstream.Features().Has(core.Isolation) {
 		r.granule = r.below.IsolationGranularity()
 	}
@@ -85,7 +88,6 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		r.quarantine.sampled.Store(min(cfg.QuarantineBytes, MinQuarantineBytes))
 	}
 	r.launches.resize(cfg.Advanced.Launches)
-	r.launches.clock = r.ledger.Clock
 	r.throttle.perSecond = uint64(min(max(cfg.Advanced.SampleRate, 0), 1<<30))
 	r.rules.Store(&rules{})
 	r.sampleBy(0)

@@ -51,11 +51,11 @@ func (r *Resource) SampleTag(tag core.Tag, meanBytes uint64) {
 	})
 }
 
-// ticksPerSecond is how often the ledger's clock moves.
-const ticksPerSecond = uint64(time.Second / ledger.Resolution)
+// ticksPerSecond is in how many steps the throttle counts.
+const ticksPerSecond = uint64(time.Second / ledger.Tick)
 
 // throttle bounds how many blocks are guarded in a second: a bucket that holds
-// what comes in a tick of the ledger's clock, and one more. It keeps the time
+// what comes in a tick, and one more. It keeps the time
 // up to which what was taken is paid for, in units of which a tick has as many
 // as a second has blocks, so that a block costs ticksPerSecond of them.
 type throttle struct {
@@ -79,11 +79,8 @@ func (t *throttle) skipped() (n uint64) {
 
 // allows reports whether one more block may be guarded, and takes it if so. A
 // caller that loses a race for one is refused: others have just had theirs.
-func (t *throttle) allows(now ledger.Instant, stream core.StreamID) bool {
-	if now == math.MaxUint32 { // where the clock stands still for good
-		return true
-	}
-	at, was := uint64(now)*t.perSecond, t.paid.Load()
+func (t *throttle) allows(tick uint64, stream core.StreamID) bool {
+	at, was := tick*t.perSecond, t.paid.Load()
 	paid := max(was, at) + ticksPerSecond
 	if paid <= at+t.perSecond+ticksPerSecond && t.paid.CompareAndSwap(was, paid) {
 		return true

@@ -263,7 +263,7 @@ func (r *Resource) reportBroken(s *seal, w window, before, now []uint64) {
 	if r.hunting().Bisect {
 		w.few = bisectSuspects
 	}
-	f.Suspects, f.MoreSuspects = r.launches.suspects(w, nil, r.cfg.Advanced.Suspects)
+	r.suspectWithin(&f, w)
 	f.Text = fmt.Sprintf("generation %s tagged %q was declared read-only and changed, though no launch declared to write it: %d of %d parts differ, the first the %d bytes at offset %d; %s",
 		s.block.ID.Generation, s.block.Tag, len(changed), len(parts), first.Bytes, f.Offset, doers(&f))
 	f.Err = &core.StreamMisuseError{Op: "guard check", Block: s.block.ID, Stream: w.stream, Reason: "a block that was declared read-only has changed"}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // seals are the blocks that are sealed. There are few, and programs that seal
@@ -154,7 +155,7 @@ func (r *Resource) sealedWrite(s *seal, req *core.UseRequest) error {
 		Reason: "the block was declared read-only (Seal): Unseal it before a launch that writes it"}
 	f := r.sealFinding(s)
 	f.Origin = core.SpanContext{}
-	f.Suspects = []core.UseRecord{{Launch: req.Launch, Stream: req.Stream, Access: core.Write, Caller: r.untold(req.Span), Time: r.cfg.Advanced.Now()}}
+	f.Suspects = []core.UseRecord{{Launch: req.Launch, Stream: req.Stream, Access: core.Write, Caller: r.untold(req.Span), Time: monotime.Now().Time()}}
 	return r.accuse(f, err, "launch %q declared to write generation %s tagged %q, which was declared read-only", req.Launch, s.block.ID.Generation, s.block.Tag)
 }
 

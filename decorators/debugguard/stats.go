@@ -2,6 +2,7 @@ package debugguard
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -62,6 +63,9 @@ func (r *Resource) Stats() core.Stats {
 	s.CrossStream = less(s.CrossStream, crossings)
 	s.Refusals = less(s.Refusals, refusals)
 	s.Failures = less(s.Failures, failures)
+	s.MemoryWaits += r.count.waits.Load()
+	s.MemoryWaitsServed += r.count.waitsServed.Load()
+	s.MemoryWaitTime += time.Duration(r.count.waited.Load())
 	return s
 }
 
@@ -87,6 +91,9 @@ type counters struct {
 	hiddenRefusals, hiddenFailures          atomic.Uint64
 	captured, draws, delays                 atomic.Uint64
 	isolated, notIsolated                   atomic.Uint64
+	// waits for the device of requests, those of them that were served, and their time.
+	waits, waitsServed atomic.Uint64
+	waited             atomic.Int64
 }
 
 // GuardStats is what the guard did and holds.

@@ -13,6 +13,7 @@ import (
 type window struct {
 	from, to uint64
 	stream   core.StreamID
+	victim   core.Generation
 	// few, if not zero, is the limit where no more were enqueued within.
 	few int
 	// recalls is set if launches that touched the victim are suspects although the
@@ -20,11 +21,11 @@ type window struct {
 	recalls bool
 }
 
-// suspects returns at most limit launches that may have written within w, and
-// whether there may be more:
+// suspects returns at most limit launches that may have written within w, whether there
+// may be more, and whether any of them declared the victim or was given a pointer into it:
 //
-//   - those that touched the victim, which uses lists, then those of them that
-//     the log has forgotten;
+//   - those that did, then those of them that the log has forgotten and uses, the
+//     victim's last, lists;
 //   - the others enqueued within w, those of the comparison's own stream first,
 //     which all had run;
 //   - those enqueued on other streams since: nothing orders the comparison before
@@ -36,10 +37,11 @@ type window struct {
 // have done (the work may not be where its launch was declared), and the runtime's
 // own copies that only read device memory.
 //
-// In each group but the first, those that write come before those that declare
+// In each group, those that write come before those that declare
 // to read. Groups are newest first where nothing else is said. The guard's own
-// are not in the log.
-func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) (found []core.UseRecord, more bool) {
+// are not in the log. If none declared the victim no order is likelier than another, and
+// they come in that of time.
+func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) (found []core.UseRecord, more, declared bool) {
 	all, gone := l.snapshot()
 	lost := w.lost(all, gone, uses)
 	var inside, after, before []launchRecord
@@ -57,12 +59,12 @@ func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) (found 
 		limit = min(limit, w.few)
 	}
 	touched := func(e launchRecord) bool {
-		return slices.ContainsFunc(uses, func(u core.UseRecord) bool {
+		return w.victim != 0 && slices.Contains(e.blocks[:], w.victim) || slices.ContainsFunc(uses, func(u core.UseRecord) bool {
 			return u.LaunchID != 0 && u.LaunchID == e.use.LaunchID
 		})
 	}
 	slices.SortFunc(inside, func(a, b launchRecord) int {
-		return cmp.Or(first(touched(a), touched(b)), first(a.mayWrite(), b.mayWrite()),
+		return cmp.Or(first(a.mayWrite(), b.mayWrite()),
 			first(a.use.Stream == w.stream, b.use.Stream == w.stream), cmp.Compare(b.ended, a.ended))
 	})
 	slices.SortFunc(after, func(a, b launchRecord) int {
@@ -71,15 +73,25 @@ func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) (found 
 	slices.SortFunc(before, func(a, b launchRecord) int {
 		return cmp.Or(first(a.mayWrite(), b.mayWrite()), cmp.Compare(b.ended, a.ended))
 	})
-	rest := slices.Concat(inside, after, before)
-	for len(rest) > 0 && touched(rest[0]) {
-		found, rest = append(found, rest[0].use), rest[1:]
+	all = slices.Concat(inside, after, before)
+	for _, e := range all {
+		if touched(e) {
+			found = append(found, e.use)
+		}
 	}
 	found = append(found, lost...)
-	for _, e := range rest {
-		found = append(found, e.use)
+	declared = len(found) > 0
+	for _, e := range all {
+		if !touched(e) {
+			found = append(found, e.use)
+		}
 	}
-	return found[:min(len(found), limit)], len(found) > limit || gone > w.from
+	more = len(found) > limit || gone > w.from
+	found = found[:min(len(found), limit)]
+	if !declared {
+		slices.SortStableFunc(found, func(a, b core.UseRecord) int { return a.Time.Compare(b.Time) })
+	}
+	return found, more, declared
 }
 
 // first orders what has a property in front of what has not.

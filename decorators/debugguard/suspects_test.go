@@ -16,7 +16,7 @@ func TestCopiesThatOnlyReadAreSuspectedLast(t *testing.T) {
 		l.addRecorded(&launchRecord{use: core.UseRecord{LaunchID: id, Launch: "copy.to_host", Stream: stream, Access: core.Read}, began: l.now(), readsOnly: readsOnly})
 	}
 	suspects := func(w window) (ids []uint64) {
-		found, _ := l.suspects(w, []core.UseRecord{{LaunchID: 4}}, 16)
+		found, _, _ := l.suspects(w, []core.UseRecord{{LaunchID: 4}}, 16)
 		for _, u := range found {
 			ids = append(ids, u.LaunchID)
 		}
@@ -60,7 +60,7 @@ func TestWhatIsDoneIsNoSuspect(t *testing.T) {
 	from := l.tick()
 	l.completed(2, behind) // too late: it may have been running in the window
 	add(4, 0)
-	found, _ := l.suspects(window{from: from, to: l.tick(), stream: 0}, nil, 16)
+	found, _, _ := l.suspects(window{from: from, to: l.tick(), stream: 0}, nil, 16)
 	var got []uint64
 	for _, u := range found {
 		got = append(got, u.LaunchID)
@@ -74,7 +74,7 @@ func TestWhatIsDoneIsNoSuspect(t *testing.T) {
 	add(1, 1)
 	l.completed(1, l.tick())
 	from = l.tick()
-	if found, _ := l.suspects(window{from: from, to: l.tick(), stream: 0}, nil, 16); len(found) != 1 || found[0].LaunchID != 1 {
+	if found, _, _ := l.suspects(window{from: from, to: l.tick(), stream: 0}, nil, 16); len(found) != 1 || found[0].LaunchID != 1 {
 		t.Errorf("where there is no other: %v, want launch 1", found)
 	}
 }

@@ -111,7 +111,6 @@ func (r *Resource) switchTo(ctx context.Context, s Setting) error {
 	turnedOn, turnedOff := from == Off && to != Off, from != Off && to == Off
 	if turnedOn {
 		r.ledger.Unseen.Store(uint64(core.NextGeneration()))
-		r.ledger.Clock.Start()
 		r.gate.Add(1)
 		r.ledger.CountLive(false)
 	}
@@ -121,7 +120,6 @@ func (r *Resource) switchTo(ctx context.Context, s Setting) error {
 		r.seals.clear()
 		r.ledger.CountLive(true)
 		r.gate.Add(-1)
-		r.ledger.Clock.Stop()
 	}
 	if to >= from && to >= Sample {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -59,6 +60,20 @@ func (u *upkeep) begin(every time.Duration, timer *time.Timer) {
 	u.every, u.timer, u.ticking = every, timer, newCtxMutex()
 	u.life, u.end = context.WithCancel(context.Background())
 	u.armed.Store(every < 0)
+}
+
+// newTimer returns a timer that is not set. Where it fires it calls f(v), unless
+// nobody else holds v any more: a guard that everybody has forgotten can be collected
+// without having been closed, and its timer ends.
+func newTimer[T any](v *T, f func(*T)) *time.Timer {
+	pointer := weak.Make(v)
+	timer := time.AfterFunc(math.MaxInt64, func() {
+		if v := pointer.Value(); v != nil {
+			f(v)
+		}
+	})
+	timer.Stop()
+	return timer
 }
 
 // wake sets the timer unless it is. It costs a load while it is.

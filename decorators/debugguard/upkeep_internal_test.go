@@ -4,8 +4,6 @@ import (
 	"runtime"
 	"testing"
 	"time"
-
-	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // docs/guard.md promises eleven seconds from the free to the finding on a device
@@ -30,7 +28,7 @@ func TestTheUpkeepKeepsNoForgottenGuard(t *testing.T) {
 	gone := make(chan struct{})
 	func() {
 		r := &Resource{}
-		r.upkeep.begin(time.Hour, ledger.NewTimer(r, (*Resource).tick))
+		r.upkeep.begin(time.Hour, newTimer(r, (*Resource).tick))
 		r.upkeep.wake()
 		runtime.AddCleanup(r, func(c chan struct{}) { close(c) }, gone)
 	}()

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/launchkind"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // PrepareUse opens the intent at the upstream. A use of a block that was
@@ -21,54 +22,71 @@ import (
 // does not declare, are found, and refused with a [core.StreamMisuseError] if
 // [Advanced.Refuse] says so. An upstream that tracks no uses refuses them
 // itself.
-func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.Ticket, err error) {
 	if r.gate.Load() == 0 || !r.tracked {
 		return r.uses.PrepareUse(ctx, req)
 	}
 	req.Launch = names.Bound(req.Launch)
-	o := openLaunches.Get().(*openLaunch)
+	o, returned := openLaunches.Get().(*openLaunch), false
+	defer func() {
+		if !returned { // code of the user's panics, and nobody gets the ticket
+			if t.IsOpen() {
+				r.retract(o)
+				_ = r.uses.AbortUse(ctx, t)
+			}
+			r.dropBlocks(ctx, o)
+		}
+	}()
+	err = r.prepareKnown(ctx, &req, o, &t)
+	returned = true
+	return t, err
+}
+
+// prepareKnown is PrepareUse of a launch o, into t.
+func (r *Resource) prepareKnown(ctx context.Context, req *core.UseRequest, o *openLaunch, t *core.Ticket) error {
 	o.began, o.caller, o.readsOnly = r.launches.now(), req.Span, req.OwnWork == launchkind.ReadsOnly
-	err := r.retainBlocks(o, &req)
+	err := r.retainBlocks(o, req)
 	if err == nil {
-		err = r.sealedUses(ctx, &req)
+		err = r.sealedUses(ctx, req)
 	}
 	if err == nil && r.cfg.Advanced.Refuse {
-		err = r.refuse(o, &req)
+		err = r.refuse(o, req)
 	}
 	if err != nil {
 		r.dropBlocks(ctx, o)
-		return core.Ticket{}, err
+		return err
 	}
-	t, err := r.prepare(ctx, &req)
-	if err != nil {
+	if *t, err = r.prepare(ctx, req); err != nil {
 		r.dropBlocks(ctx, o)
-		return t, r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
+		return r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
 	}
 	r.delay(ctx, req.Stream)
 	r.begin(o, t.Intent())
 	if err := r.noteUses(o, t.Intent()); err != nil { // freed while this call waited
-		return core.Ticket{}, r.withdraw(ctx, t, o, err)
+		return r.withdraw(ctx, t, o, err)
 	}
 	if len(req.Pointers) > 0 && !r.cfg.Advanced.Refuse {
-		_ = r.checkPointers(o, &req) // prepared: the errors are the findings'
+		_ = r.checkPointers(o, req) // prepared: the errors are the findings'
 	}
-	entered := r.enter(t, o)
-	if err := r.sealedUses(ctx, &req); err != nil { // sealed since it was asked
+	r.suspectWords(o, req)
+	entered := r.enter(*t, o)
+	if err := r.sealedUses(ctx, req); err != nil { // sealed since it was asked
 		if entered {
 			r.launches.end(o, nil)
 		}
-		return core.Ticket{}, r.withdraw(ctx, t, o, err)
+		return r.withdraw(ctx, t, o, err)
 	}
 	if !entered {
 		o.recycle()
 	}
-	return t, nil
+	return nil
 }
 
 // withdraw takes a launch back of which nothing was enqueued, and returns why.
-func (r *Resource) withdraw(ctx context.Context, t core.Ticket, o *openLaunch, why error) error {
+func (r *Resource) withdraw(ctx context.Context, t *core.Ticket, o *openLaunch, why error) error {
 	r.retract(o)
-	_ = r.uses.AbortUse(ctx, t)
+	_ = r.uses.AbortUse(ctx, *t)
+	*t = core.Ticket{}
 	r.dropBlocks(ctx, o)
 	return why
 }
@@ -93,10 +111,10 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 		in = nil
 	}
 	r.launches.end(o, in)
+	defer r.dropBlocks(ctx, o)     // also where code of the user's panics in a layer below, or is told of a finding
 	err = r.uses.FinishUse(ctx, t) // spends the ticket, also if it fails
 	r.forget(o)
 	r.bisect(ctx, o)
-	r.dropBlocks(ctx, o)
 	return err
 }
 
@@ -110,12 +128,13 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	if o == nil {
 		return r.abortUnentered(ctx, t)
 	}
-	err = r.uses.AbortUse(ctx, t) // spends the ticket, also if it fails
-	r.forget(o)
-	r.launches.end(o, nil)
-	r.retract(o)
-	r.dropBlocks(ctx, o)
-	return err
+	defer func() {
+		r.forget(o)
+		r.launches.end(o, nil)
+		r.retract(o)
+		r.dropBlocks(ctx, o)
+	}()
+	return r.uses.AbortUse(ctx, t) // spends the ticket, also if it fails
 }
 
 // abortUnentered is AbortUse of a launch that only its intent knows.
@@ -174,13 +193,13 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	if err != nil && len(racing) == 0 {
 		return r.refused(err, late{op: "RecordUse", stream: stream})
 	}
-	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Caller: in}
+	use, at := core.UseRecord{Stream: stream, Access: core.ReadWrite, Caller: in}, monotime.Now()
 	if rec := r.ledger.Lock(id); rec != nil {
-		rec.Note(r.ledger.Pack(use.LaunchID, use.Launch, use.Stream, use.Access))
+		rec.Note(r.ledger.Pack(use.LaunchID, use.Launch, use.Stream, use.Access, at))
 		rec.Unlock()
 	}
 	if r.Mode() >= Sample {
-		r.launches.addRecorded(&launchRecord{use: use, at: r.ledger.Clock.Instant(), began: began})
+		r.launches.addRecorded(&launchRecord{use: use, at: at, began: began})
 	}
 	return err
 }
@@ -213,7 +232,7 @@ func isOwnLook(u core.UseRecord) bool {
 // missingFence reports that work on the stream was not ordered behind the
 // uses that it may overtake, and returns it as an error, nil if it is not proven.
 func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream core.StreamID, racing []core.UseRecord) error {
-	now := r.ledger.Clock.Now()
+	now := monotime.Now()
 	f := core.Finding{Kind: names.FindingUseBeforeAlloc, Victim: core.Block{ID: id, State: core.Live}}
 	for i := range racing {
 		if !isReadiness(racing[i]) {
@@ -224,7 +243,7 @@ func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream cor
 		f = r.victim(f.Kind, rec)
 		rec.Unlock()
 	}
-	f.Suspects = append([]core.UseRecord{{Stream: stream, Access: core.ReadWrite, Time: now}}, racing...)
+	f.Suspects = append([]core.UseRecord{{Stream: stream, Access: core.ReadWrite, Time: now.Time()}}, racing...)
 	if f.Kind == names.FindingUseBeforeAlloc && r.below.Adopted(id, stream) {
 		f.Unproven, f.Suspects[0].Caller = true, r.spanIn(ctx)
 		f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q, and Fencepost has not ordered it behind %s, at %s; if you ordered it yourself, an event of your own between the adopted streams, this is no bug: "+

@@ -77,7 +77,7 @@ func (r *Resource) reportDamage(d damage, b *batch) {
 	f.Origin = rec.Origin()
 	rec.Unlock()
 	f.Offset, f.BadBytes, f.Expected, f.Seen = d.offset, d.bytes, d.expected, d.seen
-	f.Suspects, f.MoreSuspects = r.suspects(d.place, b, f.Uses)
+	r.suspect(&f, d.place, b)
 	f.Text = fmt.Sprintf("%s: %d bytes of generation %s tagged %q changed, the first at offset %d from %#02x to %#02x; %s",
 		damageText[d.kind], f.BadBytes, f.Victim.ID.Generation, f.Victim.Tag, f.Offset, f.Expected, f.Seen, doers(&f))
 	if owner := rec.Guard.CanaryOf; owner != nil {
@@ -89,16 +89,20 @@ func (r *Resource) reportDamage(d damage, b *batch) {
 
 // doers says how many launches may have done it.
 func doers(f *core.Finding) string {
-	switch n := len(f.Suspects); {
+	who, did := fmt.Sprintf("%d launches", len(f.Suspects)), " may have done it"
+	switch {
 	case f.MoreSuspects:
-		return fmt.Sprintf("%d launches or more may have done it", n)
-	case n == 1:
-		return "one launch may have done it"
-	case n == 0:
-		return "no launch is known that may have done it"
-	default:
-		return fmt.Sprintf("%d launches may have done it", n)
+		who += " or more"
+	case len(f.Suspects) == 1:
+		who = "one launch"
+	case len(f.Suspects) == 0:
+		who = "no launch is known that"
 	}
+	if f.Unranked || len(f.Suspects) == 0 {
+		who = "no declared launch touched it: undeclared work, or code that does not go through Fencepost; " + who
+		did = " ran meanwhile"
+	}
+	return who + did
 }
 
 // formerly says whose an address was before a canary took it.
@@ -109,14 +113,22 @@ func formerly(owner core.Block, ptr uint64) string {
 	return fmt.Sprintf("; the canary is the guard's own, and before it address %#x belonged to generation %s tagged %q", ptr, owner.ID.Generation, owner.Tag)
 }
 
-// suspects are the launches that may have damaged a place.
-func (r *Resource) suspects(place watched, b *batch, uses []core.UseRecord) ([]core.UseRecord, bool) {
+// suspect names the launches that may have damaged a place.
+func (r *Resource) suspect(f *core.Finding, place watched, b *batch) {
 	w := window{from: place.from, to: b.check.at, stream: b.check.stream}
 	w.recalls = !place.inBody() // of a body the poison came behind all of the block's uses
 	if b.bisecting {
 		w.few = bisectSuspects
 	}
-	return r.launches.suspects(w, uses, r.cfg.Advanced.Suspects)
+	r.suspectWithin(f, w)
+}
+
+// suspectWithin names the launches that may have changed the victim within w.
+func (r *Resource) suspectWithin(f *core.Finding, w window) {
+	w.victim = f.Victim.ID.Generation
+	var declared bool
+	f.Suspects, f.MoreSuspects, declared = r.launches.suspects(w, f.Uses, r.cfg.Advanced.Suspects)
+	f.Unranked = len(f.Suspects) > 0 && !declared
 }
 
 // damageError is the finding as a typed error. It comes too late for any call

@@ -57,10 +57,17 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 	if !r.ops.has(oplog.OpAllocate) {
 		return r.upstream.Allocate(ctx, req)
 	}
+	returned := false
+	defer func() {
+		if !returned && b.ID.Generation != 0 { // a sink panics, and nobody gets the block
+			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), b.ID)
+		}
+	}()
 	start := r.clock()
 	b, err = r.upstream.Allocate(ctx, req)
 	took := r.clock().Since(start)
 	if err == nil && r.noted(ctx, oplog.OpAllocate, req.Stream, &b, start, took) {
+		returned = true
 		return b, nil
 	}
 	rec := Record{Event: oplog.Event{Stream: req.Stream}}
@@ -69,7 +76,9 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 	} else {
 		rec.describeFailed(&req)
 	}
-	return b, r.put(ctx, &rec, oplog.OpAllocate, start, took, err)
+	err = r.put(ctx, &rec, oplog.OpAllocate, start, took, err)
+	returned = true
+	return b, err
 }
 
 // Deallocate forwards, and logs the block that was given back. The sequence

@@ -11,13 +11,19 @@ import (
 
 // PrepareUse forwards, and logs the launch at the level [Uses]: on success as
 // the upstream prepared it, after a refusal as it was asked for.
-func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.Ticket, err error) {
 	if !r.ops.has(oplog.OpPrepare) {
 		return r.upstream.PrepareUse(ctx, req)
 	}
 	req.Launch = names.Bound(req.Launch)
+	returned := false
+	defer func() {
+		if !returned && t.IsOpen() { // a sink panics, and nobody gets the ticket
+			_ = r.upstream.AbortUse(ctx, t)
+		}
+	}()
 	start := r.clock()
-	t, err := r.upstream.PrepareUse(ctx, req)
+	t, err = r.upstream.PrepareUse(ctx, req)
 	took := r.clock().Since(start)
 	var rec Record
 	if err == nil {
@@ -25,7 +31,9 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	} else {
 		rec.describeUses(&req)
 	}
-	return t, r.put(ctx, &rec, oplog.OpPrepare, start, took, err)
+	err = r.put(ctx, &rec, oplog.OpPrepare, start, took, err)
+	returned = true
+	return t, err
 }
 
 // FinishUse forwards, and logs the launch at the level [Uses].

@@ -241,6 +241,14 @@ var overview = Board{
 			Queries: []Query{
 				{Expr: `sum(rate(gpumem_budget_refusals_total{@}[$__rate_interval]))`, Legend: "budget", Proof: moves("refuse", 5)},
 				{Expr: `sum(rate(gpumem_driver_failures_total{@}[$__rate_interval]))`, Legend: "driver", Proof: moves("oom", 1)}}},
+		{Title: "Requests that wait for memory", Kind: TimeSeries, Unit: units.OpsPerSecond, Width: 12, None: "none",
+			Shows: "Requests a second that waited for the device to come to memory that is freed, by whether they got theirs, and how long one waits.",
+			Bad:   "refused: the device is so far behind that patience ends. Waits that grow are latency of requests.",
+			Do:    "Free earlier, or on the stream of the last use; keep long kernels off the streams of requests; see \"Time from free to reusable\" on the operations board.",
+			Queries: []Query{
+				{Expr: `sum by (outcome) (rate(gpumem_memory_waits_total{@}[$__rate_interval]))`, Legend: "{{outcome}}", Proof: moves("pending", 1, "outcome", "served")},
+				{Expr: `sum(rate(gpumem_memory_wait_seconds_total{@}[$__rate_interval])) / sum(rate(gpumem_memory_waits_total{@}[$__rate_interval])) >= 0`,
+					Legend: "mean wait", RightUnit: units.Seconds, Proof: moves("pending", 0.001)}}},
 	},
 }
 

@@ -38,7 +38,7 @@ var definitions = []Definition{
 	{t.AttrFindingSeen, attribute.STRING, "", "what it was"},
 	{t.AttrCopyDirection, attribute.STRING, "", "where a copy goes: to_device, to_host, on_device or from_peer"},
 	{t.AttrCopyBytes, attribute.INT64, bytes, "how much it copies"},
-	{t.AttrWaitFor, attribute.STRING, "", "what was waited for: stream, all that was enqueued on it so far"},
+	{t.AttrWaitFor, attribute.STRING, "", "what was waited for: stream, all that was enqueued on it so far; memory, that is freed and that the device has not come to"},
 	{t.AttrTrace, attribute.STRING, "", "how much of the span's trace was exported: full, or event where the request is not sampled"},
 	{t.AttrLimit, attribute.INT64, bytes, "the budget"},
 	{t.AttrRemaining, attribute.INT64, bytes, "what a request could have had of it"},

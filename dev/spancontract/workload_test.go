@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -19,6 +20,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/dev/spancontract"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
@@ -150,6 +152,20 @@ func (s *stack) successes() {
 	s.free(context.Background(), last)
 	s.must(s.rt.Core().FinishUse(context.Background(), ticket))
 	s.free(ctx, blocks...)
+}
+
+// waits is a request that waits for memory of a stream that is held, until its context ends.
+func (s *stack) waits() {
+	release := must.Get(s.rt.Driver().(*sim.Device).Hold(s.leases[0].Handle()))(s)
+	defer release()
+	ctx, cancel := context.WithTimeout(s.request(), 100*time.Millisecond)
+	defer cancel()
+	before := s.rt.Budget().Limit()
+	s.rt.Budget().SetLimit(s.rt.Stats().Charged + 1<<20)
+	defer s.rt.Budget().SetLimit(before)
+	s.free(ctx, s.alloc(ctx, 1<<20))
+	_, err := s.rt.Allocate(ctx, core.Request{Bytes: 1 << 20, Stream: s.leases[1].ID(), Tag: "rows"})
+	s.refused(err)
 }
 
 // copies are copies to and fro, with a block and without, and waits for them: also
@@ -294,11 +310,13 @@ func (t *traced) failures() {
 	}
 }
 
-// failedSteps are a copy that the driver refuses and a wait that is given up.
+// failedSteps are a copy that the driver refuses and waits that are given up or not.
 func (t *traced) failedSteps() {
 	steps := telemetry.Steps(telemetry.Config{TracerProvider: t.provider}, 0)
 	steps(t.request(), oplog.Step{Stream: 1, Direction: "to_host", Bytes: 8})(causes[1])
 	steps(t.request(), oplog.Step{Stream: 1})(context.DeadlineExceeded)
+	steps(t.request(), oplog.Step{Stream: 1, Memory: true, Bytes: 64})(nil)
+	steps(t.request(), oplog.Step{Stream: 1, Memory: true, Bytes: 64})(causes[1])
 }
 
 func (t *traced) ended(r core.Resource, req core.UseRequest, end func(context.Context, core.Ticket) error) error {
@@ -340,6 +358,7 @@ func TestSpansKeepTheContract(t *testing.T) {
 		s.refusals()
 		s.lonely()
 		s.copies()
+		s.waits()
 		if cfg.Guard == "hunt" {
 			s.findings()
 			s.told()

@@ -72,8 +72,9 @@ func (o *oracleTranslator) translate(f sim.Finding) (translated, bool) {
 		culprit = stack.watched(&found, f, canary)
 	}
 	if id, ok := stack.lease(culprit.Stream); ok {
-		found.Suspects = []core.UseRecord{{Launch: culprit.Op, Stream: id, Access: culprit.Access, Time: found.Time}}
+		found.Suspects = []core.UseRecord{{LaunchID: f.LaunchID, Launch: cmp.Or(f.Launch, culprit.Op), Stream: id, Access: culprit.Access, Time: found.Time}}
 	}
+	found.CallStack = f.Launched
 	return translated{found, culprit, core.NextGeneration()}, true
 }
 

@@ -46,18 +46,28 @@ func add(to *atomic.Pointer[[]func(core.Block)], listener core.Listener) {
 // Released tells all of them, in the order in which they were added.
 func (l *List) Released(b core.Block) {
 	if all := l.all.Load(); all != nil {
-		for _, hear := range *all {
-			hear(b)
+		tell(*all, b)
+	}
+}
+
+// tell goes on where a listener panics: what the others count must not depend on it.
+func tell(all []func(core.Block), b core.Block) {
+	told := 0
+	defer func() {
+		if told < len(all) {
+			tell(all[told:], b)
 		}
+	}()
+	for told < len(all) {
+		told++
+		all[told-1](b)
 	}
 }
 
 // ReleasedQuickly tells those of them who are not served by the quick path (package quick).
 func (l *List) ReleasedQuickly(b core.Block) {
 	if others := l.others.Load(); others != nil {
-		for _, hear := range *others {
-			hear(b)
-		}
+		tell(*others, b)
 	}
 }
 

@@ -149,10 +149,11 @@ func (p *Path) Deallocate(ctx context.Context, id *core.BlockID, b *core.Block) 
 	if ok = o.end(ok, b); !ok {
 		return false
 	}
-	for _, list := range hear {
-		if list != nil {
-			list.ReleasedQuickly(*b)
-		}
+	if hear[1] != nil {
+		defer hear[1].ReleasedQuickly(*b) // also where one of the first panics
+	}
+	if hear[0] != nil {
+		hear[0].ReleasedQuickly(*b)
 	}
 	return true
 }

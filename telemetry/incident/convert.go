@@ -29,8 +29,9 @@ var thisProcess = sync.OnceValue(func() Process {
 func FromFinding(f core.Finding) Finding {
 	w := Finding{
 		Kind: clean(string(f.Kind)), Source: clean(f.Source), Text: clean(f.Text), Time: instant(f.Time), Unproven: f.Unproven,
+		Allocated: instant(f.Allocated), Freed: instant(f.Freed),
 		AllocStack: f.AllocStack.Lines(), FreeStack: f.FreeStack.Lines(), CallStack: f.CallStack.Lines(),
-		Uses: fromUses(f.Uses), OlderUses: f.OlderUses, Suspects: fromUses(f.Suspects), MoreSuspects: f.MoreSuspects,
+		Uses: fromUses(f.Uses), OlderUses: f.OlderUses, Suspects: fromUses(f.Suspects), MoreSuspects: f.MoreSuspects, Unranked: f.Unranked,
 		Trace: f.Span.Extent(f.Alone), Error: fromError(f.Err),
 	}
 	w.TraceID, w.SpanID = spanIDs(f.Span)

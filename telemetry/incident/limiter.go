@@ -14,7 +14,7 @@ const maxSorts = 1024
 // stacks, or, where none were kept, the launch that is suspected first.
 func sortOf(f *core.Finding) string {
 	launch := ""
-	if len(f.AllocStack)+len(f.FreeStack) == 0 && len(f.Suspects) > 0 {
+	if len(f.AllocStack)+len(f.FreeStack) == 0 && len(f.Suspects) > 0 && !f.Unranked {
 		launch = f.Suspects[0].Launch
 	}
 	return fmt.Sprintf("%q %q %q %q %x %x", f.Kind, f.Source, f.Victim.Tag.OrUntagged(), launch, []uintptr(f.AllocStack), []uintptr(f.FreeStack))

@@ -32,6 +32,12 @@ func (in *Incident) String() string {
 			at = (v.Ptr + Address(f.Damage.Offset)).String()
 		}
 	}
+	if !f.Allocated.IsZero() {
+		p.line("  allocated  %s", stamp(f.Allocated))
+	}
+	if !f.Freed.IsZero() {
+		p.line("  freed      %s", stamp(f.Freed))
+	}
 	if d := f.Damage; d != nil {
 		p.line("  damage     %d bytes, the first at offset %d (%v): %v expected, %v seen", d.Bytes, d.Offset, at, d.Expected, d.Seen)
 	}
@@ -70,6 +76,8 @@ func (f *Finding) suspicion() string {
 	switch {
 	case f.Kind == names.FindingStickyError:
 		return "in flight"
+	case f.Unranked:
+		return fmt.Sprintf("%d ran meanwhile, in order of time; none declared the block, and there may be others", len(f.Suspects))
 	case f.MoreSuspects:
 		return fmt.Sprintf("%d suspects, likeliest first; there may be more", len(f.Suspects))
 	case len(f.Suspects) == 1:

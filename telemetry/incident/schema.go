@@ -45,15 +45,22 @@ type Finding struct {
 	// Victim is nil if no block is known.
 	Victim *Block `json:"victim,omitempty"`
 	// Damage is nil if no bytes were compared.
-	Damage     *Damage  `json:"damage,omitempty"`
-	AllocStack []string `json:"alloc_stack,omitempty"`
-	FreeStack  []string `json:"free_stack,omitempty"`
-	CallStack  []string `json:"call_stack,omitempty"`
-	Uses       []Use    `json:"uses,omitempty"`
-	OlderUses  uint64   `json:"older_uses,omitempty"`
-	Suspects   []Use    `json:"suspects,omitempty"`
+	Damage *Damage `json:"damage,omitempty"`
+	// Allocated and Freed are when the victim's owner allocated it and gave it back, on the
+	// clock of uses, suspects and history, as far as known. In the history, a block that a
+	// guard held back is given back later.
+	Allocated  time.Time `json:"allocated,omitzero"`
+	Freed      time.Time `json:"freed,omitzero"`
+	AllocStack []string  `json:"alloc_stack,omitempty"`
+	FreeStack  []string  `json:"free_stack,omitempty"`
+	CallStack  []string  `json:"call_stack,omitempty"`
+	Uses       []Use     `json:"uses,omitempty"`
+	OlderUses  uint64    `json:"older_uses,omitempty"`
+	Suspects   []Use     `json:"suspects,omitempty"`
 	// MoreSuspects is set if there may be suspects that are not named.
 	MoreSuspects bool `json:"more_suspects,omitempty"`
+	// Unranked is set if no suspect declared the victim: they are in order of time.
+	Unranked bool `json:"unranked,omitempty"`
 	// TraceID and SpanID name the exported span that tells of it, in hexadecimal digits
 	// as W3C trace context writes them; Trace says how much of that trace was exported:
 	// "full", or "event" if it is only that span.

@@ -19,6 +19,11 @@ var statMetrics = []family[core.Stats]{
 	{gauge("gpumem_budget_claimed_bytes", "Bytes reserved and not yet drawn."), whole(func(s core.Stats) uint64 { return s.Claimed })},
 	{gauge("gpumem_budget_claims", "Open reservations."), whole(func(s core.Stats) uint64 { return s.Claims })},
 	{counter("gpumem_budget_refusals_total", "Requests that the budget refused and whose callers were told so; what a layer above relieved is left out."), whole(func(s core.Stats) uint64 { return s.Refusals })},
+	{counter("gpumem_memory_waits_total", "Requests that waited for the device to come to memory that is freed instead of being refused at once, by whether they got theirs.", "outcome"), func(s core.Stats, out sender) {
+		out.count(s.MemoryWaitsServed, "served")
+		out.count(s.MemoryWaits-min(s.MemoryWaits, s.MemoryWaitsServed), "refused")
+	}},
+	{counter("gpumem_memory_wait_seconds_total", "Time that those requests waited."), func(s core.Stats, out sender) { out.send(s.MemoryWaitTime.Seconds()) }},
 	{gauge("gpumem_pool_reserved_bytes", "Bytes that the pool holds of the device; of the driver's pool as last read."), whole(func(s core.Stats) uint64 { return s.Reserved })},
 	{gauge("gpumem_pool_reserved_peak_bytes", "Highest bytes that the pool has held; of the driver's pool as last read."), whole(func(s core.Stats) uint64 { return s.ReservedHigh })},
 	{gauge("gpumem_pool_used_bytes", "Bytes that the pool has handed out; of the driver's pool as last read."), whole(func(s core.Stats) uint64 { return s.PoolUsed })},

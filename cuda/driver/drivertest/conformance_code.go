@@ -24,6 +24,11 @@ func (s *suite) modules() {
 			s.Fatalf("kernel %s has the zero handle", name)
 		}
 	}
+	delay, err := s.d.ModuleFunction(m, driver.GuardDelayKernel)
+	s.must(err)
+	for _, block := range []driver.Dim{{X: 1025}, {Y: 1025}, {Z: 65}, {X: 32, Y: 32, Z: 2}} {
+		s.wantCode(s.d.Launch(&driver.Launch{Function: delay, Block: block, Args: []driver.Arg{driver.U64(0)}}), driver.InvalidValue)
+	}
 	s.must(s.d.ModuleUnload(m))
 	s.wantCode(s.d.Launch(&driver.Launch{}), driver.InvalidHandle, driver.InvalidValue)
 }

@@ -1059,6 +1059,7 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
 	ENTER(ON(stream), (u64)function, gx, gy, gz, bx, by, bz, shared, (u64)stream, (u64)params, (u64)extra);
 	struct object *f = find(FUNCTION, (u64)function), *s = stream_of((u64)stream);
 	if (!f || !s) return leave(INVALID_HANDLE);
+	if (bx > 1024 || by > 1024 || bz > 64 || bx * by * bz > 1024) return leave(INVALID_VALUE);
 	struct op o = {.kind = LAUNCH, .object = f};
 	int n = 0;
 	if (sscanf(f->text, "fake_echo%d", &n) == 1)

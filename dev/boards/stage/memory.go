@@ -52,6 +52,17 @@ var memoryScenes = []scene{
 		small(p, cfg)
 		traced(p, cfg)
 	}},
+	// What is freed waits for the device, and the next request for that.
+	{name: "pending", configure: small, act: func(s *steps) {
+		first, second := s.lease("first"), s.lease("second")
+		s.loop(beat, func(s *steps) {
+			b := s.allocate(first, "first", limit/8*5)
+			release := s.stall(first)
+			s.free(b)
+			time.AfterFunc(20*time.Millisecond, release)
+			s.once(second, "second", limit/8*5)
+		})
+	}},
 	// The driver refuses what the budget admits.
 	{name: "oom", configure: traced, act: func(s *steps) { s.faults.FailEvery(drivertest.MemAllocAsync, driver.OutOfMemory) }},
 	{name: "foreign", act: func(s *steps) {

@@ -90,7 +90,7 @@ func pool(drv driver.Driver, streams *cuda.StreamPool) (backend, error) {
 
 func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layersOf func(*cuda.StreamPool) []core.Layer) *stack {
 	tb.Helper()
-	streams, err := cuda.NewStreamPool(drv, cuda.StreamPoolConfig{})
+	streams, err := cuda.NewStreamPool(drv, cuda.StreamPoolConfig{Max: 2048})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -84,6 +84,7 @@ func (w *World) judge(c Case, bug bool) Verdict {
 		return v
 	}
 	v := Verdict{Outcome: Silent, Seen: seen}
+	found = slices.DeleteFunc(found, func(n noted) bool { return n.Unproven }) // which says of itself that there need be no bug
 	if len(found) > 0 {
 		v = Verdict{Outcome: FalseAlarm, Kind: found[0].Kind, Victim: string(found[0].Victim.Tag), Suspects: len(found[0].Suspects), Seen: seen, Text: found[0].String()}
 	} else if w.watch.refused != nil {

@@ -24,7 +24,6 @@ func spatialOthers() []Case {
 			}},
 		{Name: "wrong-block-argument", Class: Spatial, What: "a launch declares one block and is handed the address of another one, which it overwrites",
 			Kinds: []core.FindingKind{names.FindingUndeclaredAccess}, Culprit: "merge_first", Want: everywhere,
-			Unseen: "the other block is alive and nobody else uses it: for the device it is a write like any other",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				mine, other := w.Filled(s, "mine", words, 1), w.Filled(s, "other", words, 2)
@@ -45,8 +44,7 @@ func spatialOthers() []Case {
 				w.Free(low, high)
 			}},
 		{Name: "view-overrun", Class: Spatial, What: "a launch over a view of the first half of a slice writes into the second half",
-			Kinds: behind, Culprit: "fill_half", Want: nowhere, Why: "a view is part of its block, whose bytes the launch may write; nothing stands between two views",
-			Unseen: "the bytes belong to the block that the launch declares",
+			Kinds: append(behind, names.FindingUndeclaredAccess), Culprit: "fill_half", Want: nowhere, Why: "a view is part of its block, whose bytes the launch may write; nothing stands between two views",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				v := w.Slice(s, "whole", words)

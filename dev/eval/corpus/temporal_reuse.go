@@ -61,7 +61,7 @@ func temporalReuse() []Case {
 				w.Free(next)
 			}},
 		{Name: "launch-over-reused-pointer", Class: Temporal, What: "a launch declares its own block and is handed an old address that belongs to a new block now", Declared: true,
-			Kinds: staleAddress, Culprit: "flush_cache", Want: everywhere, Unseen: reusedAddress, Stack: true,
+			Kinds: staleAddress, Culprit: "flush_cache", Want: everywhere, Stack: true,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				mine, old := w.Filled(s, "mine", words, 1), w.Enclosed(s, "old", words, 2)

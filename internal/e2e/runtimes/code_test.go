@@ -75,3 +75,43 @@ func TestLoadingWithoutTwinsKeepsThoseThatAreRegistered(t *testing.T) {
 	_, err = cuda.LoadModule(nil, driver.Image{Name: "x"})
 	expect.Error(t, err, core.ErrInvalidRequest, "without a driver")
 }
+
+func TestOtherTwinsOfALoadedNameAreRefused(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{})
+	twin := func(v byte) sim.Kernel { // the same code, and other functions
+		return sim.Kernel{Name: "set", Declare: func(a sim.Args) []sim.Range { return []sim.Range{sim.Writes(a.Ptr(0), 1)} }, Run: func(x *sim.Exec) { x.Write(x.Args().Ptr(0), 1)[0] = v }}
+	}
+	one, two := twin(1), twin(2)
+	m, err := rt.Load("code", nil, one)
+	e2e.Succeed(t, "loading", err)
+	_, err = rt.Load("code", nil, one)
+	e2e.Succeed(t, "loading the same", err)
+	_, err = rt.Load("code", nil)
+	e2e.Succeed(t, "loading what is there", err)
+	for name, twins := range map[string][]sim.Kernel{"another": {two}, "one more": {one, e2e.AddTwin}, "without Declare": {{Name: one.Name, Run: one.Run}}} {
+		for _, ptx := range [][]byte{nil, []byte("ptx")} {
+			expect.ErrorOf(rt.Load("code", ptx, twins...))(t, core.ErrInvalidRequest, name)
+		}
+	}
+	got, err := m.Kernel("set")
+	e2e.Succeed(t, "looking it up", err)
+	var bytes []byte
+	e2e.Succeed(t, "the job", rt.Do(t.Context(), "job", func(j *fencepost.Job) error {
+		s, err := fencepost.Upload(j, []byte{0})
+		if err == nil {
+			err = j.Launch(got, cuda.Blocks1D(1, 1), fencepost.Writes(s))
+		}
+		if err == nil {
+			bytes, err = fencepost.Download(j, s)
+		}
+		return err
+	}))
+	if bytes[0] != 1 {
+		t.Errorf("a twin of number %d ran", bytes[0])
+	}
+	alone, err := rt.Load("alone", nil, one)
+	e2e.Succeed(t, "loading", err)
+	e2e.Succeed(t, "unloading", alone.Unload())
+	_, err = rt.Load("alone", nil, two)
+	e2e.Succeed(t, "loading other code when the first is unloaded", err)
+}

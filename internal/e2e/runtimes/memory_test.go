@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
@@ -54,5 +55,30 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	}
 	if got := rt.Core().State(id); got == core.Live {
 		t.Error("the block is live without a slice or a view")
+	}
+}
+
+// Memory that is freed and waits for another stream's kernel is no reason to refuse, over
+// either backend and with any guard.
+func TestMemoryThatIsOnlyPendingIsWaitedFor(t *testing.T) {
+	const device = 64 << 20
+	for _, resource := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
+		for _, guard := range []fencepost.GuardMode{fencepost.GuardOff, fencepost.GuardLedger, fencepost.GuardSample} {
+			t.Run(string(resource)+" "+string(guard), func(t *testing.T) {
+				rt := e2e.Open(t, fencepost.Config{Resource: resource, Guard: guard, Budget: 4 * device, Sim: sim.Config{Bytes: device}, Patience: time.Minute})
+				first, second := e2e.Lease(t, rt, "first"), e2e.Lease(t, rt, "second")
+				// Two blocks apart, so that the pool cannot serve the third by a wait on the device.
+				low, between, high := e2e.Allocate(t, rt, device/4, first.ID(), "low"), e2e.Allocate(t, rt, device/8, first.ID(), "between"), e2e.Allocate(t, rt, device/4, first.ID(), "high")
+				release := must.Get(e2e.Simulated(rt).Hold(first.Handle()))(t)
+				e2e.Free(t, rt, low)
+				e2e.Free(t, rt, high)
+				time.AfterFunc(20*time.Millisecond, release)
+				e2e.Free(t, rt, e2e.Allocate(t, rt, device/4*3, second.ID(), "large"))
+				if st := rt.Stats(); st.MemoryWaits != st.MemoryWaitsServed || st.Failures != 0 {
+					t.Errorf("%d waits, %d served, %d failures", st.MemoryWaits, st.MemoryWaitsServed, st.Failures)
+				}
+				e2e.Free(t, rt, between)
+			})
+		}
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
@@ -45,6 +47,36 @@ func TestAFindingIsAnIncidentFileWithWhatSurroundedIt(t *testing.T) {
 	}
 	if !launched || len(in.History) > 80 {
 		t.Errorf("%d records, the culprit among them: %v", len(in.History), launched)
+	}
+}
+
+// Whatever the machine is busy with, the times in an incident are in the order of what was
+// done: a block is allocated, then launches use it, then it is freed.
+func TestTheTimesOfAnIncidentAreInTheOrderOfWhatWasDone(t *testing.T) {
+	for _, guard := range []fencepost.GuardMode{"ledger", "sample:1", "hunt"} {
+		for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
+			rt := e2e.OpenDirty(t, fencepost.Config{Guard: guard, Resource: backend, Incidents: t.TempDir()})
+			s := e2e.Lease(t, rt, "s")
+			b := e2e.Allocate(t, rt, 1<<20, s.ID(), "victim") // large enough to keep its stacks
+			launch := func(name string) error {
+				return rt.LaunchNamed(t.Context(), name, s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error { return nil })
+			}
+			e2e.Succeed(t, "launch", errors.Join(launch("first"), launch("second")))
+			e2e.Free(t, rt, b)
+			if launch("late") == nil {
+				t.Fatal("a stale handle was let through")
+			}
+			e2e.Succeed(t, "flush", rt.Incidents().Flush(t.Context()))
+			in := e2e.OnlyIncident(t, rt)
+			f := in.Finding
+			if len(in.History) == 0 || len(f.Uses) != 2 || len(f.Suspects) != 1 || in.History[0].Generation != uint64(b.ID.Generation) {
+				t.Fatalf("%s over %s: history %v, uses %v, suspects %v", guard, backend, in.History, f.Uses, f.Suspects)
+			}
+			order := []time.Time{in.History[0].Time, f.Allocated, f.Uses[1].Time, f.Uses[0].Time, f.Freed, f.Suspects[0].Time}
+			if !slices.IsSortedFunc(order, time.Time.Compare) || order[0].IsZero() {
+				t.Errorf("%s over %s: allocation asked for and done, two launches, free and late launch are at %v", guard, backend, order)
+			}
+		}
 	}
 }
 

@@ -148,7 +148,8 @@ var lateLooks = map[string]struct {
 		b, other := c.allocate(ctx, "victim"), c.allocate(ctx, "other")
 		c.write(ctx, "fill", b, b.ID.Ptr)
 		e2e.Succeed(c.T, "seal", c.rt.Guard().Seal(c.Context(), b.ID))
-		c.write(ctx, "late", other, b.ID.Ptr+64)
+		c.write(ctx, "late", other, other.ID.Ptr)
+		e2e.Succeed(c.T, "write", e2e.Memset(c.Context(), c.rt, b.ID.Ptr+64, 16, c.stream.Handle())) // around the runtime, or the oracle says what launch it was
 		c.free(ctx, b)
 		e2e.Succeed(c.T, "drain", c.rt.Drain(c.Context()))
 		defer c.free(ctx, other)

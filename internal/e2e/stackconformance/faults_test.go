@@ -93,7 +93,7 @@ var byDevice = map[string]kind{
 }
 
 // The device's methods that inject nothing, or end what another injects.
-var harmless = []string{"BlockBegins", "BlockEnds", "Books", "Calls", "FindingCount", "Findings", "RegisterModule", "ReleaseEvents", "ResetFindings", "String"}
+var harmless = []string{"BlockBegins", "BlockEnds", "BlockIsTracked", "Books", "Calls", "FindingCount", "Findings", "LaunchBegins", "LaunchEnds", "RegisterModule", "ReleaseEvents", "ResetFindings", "String", "UseRecorded"}
 
 func TestEveryFaultOfTheDeviceIsHere(t *testing.T) {
 	device, contract := reflect.TypeFor[*sim.Device](), reflect.TypeFor[driver.Driver]()

@@ -1,12 +1,16 @@
 package demo
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func planted(kind core.FindingKind, done bool) *Plant {
@@ -120,6 +124,30 @@ func TestEachPlantedBugIsSeenByWhoCanSeeIt(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A launch wrote after the free, and the guard's finding suspects it first of all that ran.
+func TestTheLaunchThatWritesAfterTheFreeIsSuspectedFirst(t *testing.T) {
+	plant, err := NewPlant(names.FindingUseAfterFreeWrite)
+	must.Do(t, err)
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "hunt", OnFinding: plant.Watch})
+	must.Do(t, err)
+	plant.rt = rt
+	must.Do(t, plant.Do(t.Context()))
+	err = plant.onStream(t.Context(), func(on *cuda.Lease) error {
+		b, err := plant.allocateOn(t.Context(), on)
+		for range 20 {
+			err = errors.Join(err, plant.use(t.Context(), b, on))
+		}
+		return errors.Join(err, plant.giveBack(t.Context(), []core.Block{b}))
+	})
+	must.Do(t, errors.Join(err, rt.Drain(t.Context())))
+	if len(plant.found) != 1 || plant.found[0].Source != "debugguard" || plant.found[0].Suspects[0].Launch != "inject.late" {
+		t.Errorf("found %v", plant.found)
+	}
+	if _, err := rt.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -36,9 +36,27 @@ func (p *Plant) freed(ctx context.Context, misuse func(core.Block, *cuda.Lease) 
 	})
 }
 
+// plantUseAfterFreeWrite lets a launch that declares a block of its own write the victim
+// too, by a pointer that it kept.
 func plantUseAfterFreeWrite(ctx context.Context, p *Plant) error {
-	return p.freed(ctx, func(b core.Block, on *cuda.Lease) error {
-		return p.rt.Driver().MemsetAsync(b.ID.Ptr+4096, 0x42, 64, on.Handle())
+	return p.onStream(ctx, func(y *cuda.Lease) error {
+		own, err := p.allocateOn(ctx, y) // on the victim's stream it could get its memory
+		if err != nil {
+			return err
+		}
+		err = p.freed(ctx, func(victim core.Block, on *cuda.Lease) error {
+			p.answered(p.writeLate(ctx, own, victim.ID.Ptr+4096, on))
+			return nil
+		})
+		return errors.Join(err, p.giveBack(ctx, []core.Block{own}))
+	})
+}
+
+func (p *Plant) writeLate(ctx context.Context, own core.Block, kept uint64, on *cuda.Lease) error {
+	req := core.UseRequest{Stream: on.ID(), Launch: "inject.late", Uses: []core.Use{{Block: own.ID, Access: core.Write}}, Pointers: []uint64{own.ID.Ptr, kept}}
+	return p.rt.Core().LaunchWith(ctx, req, func(context.Context) error {
+		drv := p.rt.Driver()
+		return errors.Join(drv.MemsetAsync(own.ID.Ptr, 0x42, own.Requested, on.Handle()), drv.MemsetAsync(kept, 0x42, 64, on.Handle()))
 	})
 }
 

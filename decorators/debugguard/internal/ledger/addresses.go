@@ -85,6 +85,20 @@ func (a *addresses) at(ptr uint64, visit func(*Record)) {
 	}
 }
 
+// widen makes the bounds include a block's, which mostly they do.
+func (l *Ledger) widen(low, high uint64) {
+	for old := l.low.Load(); low < old && !l.low.CompareAndSwap(old, low); {
+		old = l.low.Load()
+	}
+	for old := l.high.Load(); high > old && !l.high.CompareAndSwap(old, high); {
+		old = l.high.Load()
+	}
+}
+
+// MayHold reports whether an address lies between those of the blocks that were ever known. It
+// takes no lock.
+func (l *Ledger) MayHold(ptr uint64) bool { return ptr >= l.low.Load() && ptr < l.high.Load() }
+
 // Owners returns the live block that an address lies in, and the newest freed
 // one of those remembered; nil if there is none.
 func (l *Ledger) Owners(ptr uint64) (live, freed *core.Block) {

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 const (
@@ -18,7 +20,7 @@ const (
 	// kept with its block alone.
 	maxStacks = 1 << 14
 	// stacksPerTick is how many blocks that are not hunted may keep their stacks
-	// in a tick of the ledger's clock: 1600 a second. Those of the allocation
+	// in a [Tick]: 1600 a second. Those of the allocation
 	// and of the free take some 5 µs together, so that is less than a hundredth
 	// of a processor.
 	stacksPerTick = 16
@@ -54,27 +56,30 @@ func (d *Depot) Capture(skip int) core.Stack {
 	return fresh
 }
 
-// Affords reports whether one more stack may be captured in this tick.
-func (d *Depot) Affords(now Instant) bool {
+// Tick is the time in which so many stacks, and so many samples, are taken.
+const Tick = 10 * time.Millisecond
+
+// Affords reports whether one more stack may be captured in the tick of now.
+func (d *Depot) Affords(now monotime.Instant) bool {
 	const shift = 16
-	was := d.budget.Load()
-	if was>>shift != uint64(now) {
-		return d.budget.CompareAndSwap(was, uint64(now)<<shift|1)
+	was, tick := d.budget.Load(), uint64(now/monotime.Instant(Tick))
+	if was>>shift != tick {
+		return d.budget.CompareAndSwap(was, tick<<shift|1)
 	}
 	return was&(1<<shift-1) < stacksPerTick && d.budget.CompareAndSwap(was, was+1)
 }
 
 // CouldAfford reports what Affords would, and takes nothing.
-func (d *Depot) CouldAfford(now Instant) bool {
+func (d *Depot) CouldAfford(now monotime.Instant) bool {
 	const shift = 16
 	was := d.budget.Load()
-	return was>>shift != uint64(now) || was&(1<<shift-1) < stacksPerTick
+	return was>>shift != uint64(now/monotime.Instant(Tick)) || was&(1<<shift-1) < stacksPerTick
 }
 
 // maxNames is how many different names of launches are kept. They should come
 // from a small fixed set; one beyond the limit is kept as otherName.
 const (
-	maxNames  = 1 << 16
+	maxNames  = 1 << nameBits
 	otherName = "(one of very many names)"
 )
 

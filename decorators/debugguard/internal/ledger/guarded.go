@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // Guarded is what the guard knows of a block that it watches on the device. The lock of
@@ -68,7 +69,7 @@ func (l *Ledger) NewGuarded(b core.Block, allocated core.Stack, in core.SpanCont
 	})
 	rec := &made.record
 	rec.Guard, rec.Stacked, rec.extra = &made.guarded, true, &extra{allocStack: allocated, allocSpan: in}
-	rec.fill(&b, l.Clock.Instant())
+	rec.fill(&b, monotime.Now())
 	return rec
 }
 

@@ -1,33 +1,42 @@
 package ledger
 
-import "github.com/fencepost-gpu/fencepost/core"
+import (
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
+)
 
 // usesKept is how many uses of a block the ledger remembers.
 const usesKept = 4
 
 // Use is one use of a block, packed.
 type Use struct {
-	launch uint64
+	// what is the launch's number, of which 46 bits are kept, below it that of its name,
+	// and below that the access.
+	what   uint64
 	stream core.StreamID
-	at     Instant
-	// what is the number of the launch's name, and below it the access.
-	what uint32
+	at     monotime.Instant
 }
 
-const accessBits = 2
+// nameBits hold the number of a name: there are maxNames of them.
+const (
+	accessBits = 2
+	nameBits   = 16
+)
 
-// Pack packs a use of now by a launch of that number and name.
-func (l *Ledger) Pack(launch uint64, name string, stream core.StreamID, access core.Access) Use {
-	return Use{launch: launch, stream: stream, at: l.Clock.Instant(), what: l.Names.Number(name)<<accessBits | uint32(access)}
+// Pack packs a use by a launch of that number and name, prepared at that time.
+func (l *Ledger) Pack(launch uint64, name string, stream core.StreamID, access core.Access, at monotime.Instant) Use {
+	return Use{what: launch<<(nameBits+accessBits) | uint64(l.Names.Number(name))<<accessBits | uint64(access), stream: stream, at: at}
 }
 
 // As is the use with another access.
 func (u Use) As(a core.Access) Use {
-	u.what = u.what&^(1<<accessBits-1) | uint32(a)
+	u.what = u.what&^(1<<accessBits-1) | uint64(a)
 	return u
 }
 
 func (u Use) access() core.Access { return core.Access(u.what & (1<<accessBits - 1)) }
+func (u Use) name() uint32        { return uint32(u.what >> accessBits & (1<<nameBits - 1)) }
+func (u Use) launch() uint64      { return u.what >> (nameBits + accessBits) }
 
 // Note adds a use; the lock must be held.
 func (rec *Record) Note(u Use) {
@@ -38,7 +47,7 @@ func (rec *Record) Note(u Use) {
 		rec.extra.spans[at] = core.SpanRef{}
 	}
 	if rec.writer == 0 && u.access().Writes() {
-		rec.writer = max(u.launch, 1)
+		rec.writer = max(u.launch(), 1)
 	}
 }
 
@@ -46,7 +55,7 @@ func (rec *Record) Note(u Use) {
 // must be held.
 func (rec *Record) Traced(launch uint64, span core.SpanRef) {
 	for i := range min(rec.used, usesKept) {
-		if rec.uses[i].launch == launch {
+		if rec.uses[i].launch() == launch {
 			rec.more().spans[i] = span
 		}
 	}
@@ -56,7 +65,7 @@ func (rec *Record) Traced(launch uint64, span core.SpanRef) {
 // An older use that it displaced is not brought back.
 func (rec *Record) Retract(launch uint64) {
 	for i := range min(rec.used, usesKept) {
-		if rec.uses[i].launch != launch {
+		if rec.uses[i].launch() != launch {
 			continue
 		}
 		rec.uses[i] = Use{}
@@ -74,7 +83,7 @@ func (rec *Record) Retract(launch uint64) {
 func (rec *Record) anotherWriter() uint64 {
 	for i := range min(rec.used, usesKept) {
 		if rec.uses[i].access().Writes() {
-			return max(rec.uses[i].launch, 1)
+			return max(rec.uses[i].launch(), 1)
 		}
 	}
 	if rec.used > usesKept {
@@ -92,8 +101,8 @@ func (l *Ledger) LastUses(rec *Record) (uses []core.UseRecord, older uint64) {
 		if u == (Use{}) {
 			continue
 		}
-		known := core.UseRecord{LaunchID: u.launch, Launch: l.Names.name(u.what >> accessBits), Stream: u.stream,
-			Access: u.access(), Time: l.Clock.Time(u.at)}
+		known := core.UseRecord{LaunchID: u.launch(), Launch: l.Names.name(u.name()), Stream: u.stream,
+			Access: u.access(), Time: u.at.Time()}
 		if rec.extra != nil {
 			known.Span = rec.extra.spans[at]
 		}
@@ -116,7 +125,7 @@ func (l *Ledger) Info(g core.Generation, rec *Record) core.BlockInfo {
 func (l *Ledger) Describe(rec *Record) core.BlockInfo {
 	uses, _ := l.LastUses(rec)
 	allocated, freed := rec.Stacks()
-	info := core.BlockInfo{Block: rec.Block(), AllocStack: allocated, FreeStack: freed, Uses: uses, Allocated: l.Clock.Time(rec.born)}
+	info := core.BlockInfo{Block: rec.Block(), AllocStack: allocated, FreeStack: freed, Uses: uses, Allocated: rec.born.Time()}
 	if rec.extra != nil {
 		info.AllocSpan = rec.extra.allocSpan
 	}

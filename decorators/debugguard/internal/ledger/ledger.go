@@ -8,12 +8,13 @@
 package ledger
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // AlwaysStacks is the size in bytes from which every block keeps its stacks.
@@ -30,6 +31,8 @@ type Ledger struct {
 	// Unseen is the newest generation that may have been allocated here while
 	// the ledger was off.
 	Unseen atomic.Uint64
+	// low and high are the bounds of the addresses of all blocks that were ever entered.
+	low, high atomic.Uint64
 	// tombstoneLimit is how many tombstones there may be in all.
 	tombstoneLimit int
 	// used is how many shards are in use, limit how many tombstones each of
@@ -40,9 +43,7 @@ type Ledger struct {
 	// stackBytes is the mean number of bytes between blocks that keep stacks.
 	stackBytes float64
 
-	// Clock has the time of uses and allocations, Names numbers the launches'
-	// names, Stacks keeps each stack once.
-	Clock  *Clock
+	// Names numbers the launches' names, Stacks keeps each stack once.
 	Names  *Names
 	Stacks *Depot
 }
@@ -53,14 +54,13 @@ type Options struct {
 	Tombstones int
 	// StackBytes is the mean number of bytes between blocks that keep stacks.
 	StackBytes uint64
-	// Now is read by the clock only.
-	Now func() time.Time
 }
 
 // New makes a ledger that adds to gate for each live block while the guard
 // is off.
 func New(gate *atomic.Int64, o Options) *Ledger {
-	l := &Ledger{gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Clock: newClock(o.Now), Names: newNames(), Stacks: newDepot()}
+	l := &Ledger{gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Names: newNames(), Stacks: newDepot()}
+	l.low.Store(math.MaxUint64)
 	l.limit.Store(int64(max(1, o.Tombstones))) // a first block may be gone before its shard is shared in
 	for i := range l.shards {
 		l.shards[i].counted = true
@@ -71,9 +71,9 @@ func New(gate *atomic.Int64, o Options) *Ledger {
 
 func (l *Ledger) shard(stream core.StreamID) *shard { return &l.shards[uint64(stream)%shards] }
 
-// Enter puts a block into the books, and says whether it is one that keeps its
+// Enter puts a block that was allocated at that time into the books, and says whether it is one that keeps its
 // stacks: each byte has the same chance to choose its block.
-func (l *Ledger) Enter(b *core.Block) (rec *Record, due bool) {
+func (l *Ledger) Enter(b *core.Block, born monotime.Instant) (rec *Record, due bool) {
 	s := l.shard(b.ID.AllocStream)
 	s.mu.Lock()
 	if s.untilStack -= int64(min(b.Bytes, AlwaysStacks)); s.untilStack < 0 {
@@ -85,7 +85,7 @@ func (l *Ledger) Enter(b *core.Block) (rec *Record, due bool) {
 		rec = s.makeRecords()
 	}
 	s.empty, rec.neighbour = rec.neighbour, nil
-	rec.fill(b, l.Clock.Instant())
+	rec.fill(b, born)
 	l.add(s, rec)
 	return rec, due
 }
@@ -110,6 +110,7 @@ func (l *Ledger) add(s *shard, rec *Record) {
 	if s.index != nil {
 		s.index.enter(rec)
 	}
+	l.widen(rec.Ptr, rec.Ptr+rec.Bytes)
 	fresh := !s.inUse
 	s.inUse = true
 	s.mu.Unlock()
@@ -188,7 +189,7 @@ func (l *Ledger) remember(s *shard, rec *Record, g core.Generation) {
 
 // addTombstone remembers a record in its shard.
 func (l *Ledger) addTombstone(s *shard, rec *Record, g core.Generation) {
-	s.tombstones.add(rec, g, l.Clock.Instant(), int(l.limit.Load()), s.index)
+	s.tombstones.add(rec, g, int(l.limit.Load()), s.index)
 }
 
 // MayForget reports whether g may have been allocated here and have left no

@@ -3,13 +3,12 @@ package ledger
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 func TestNamesKeepTheirNumbers(t *testing.T) {
@@ -48,62 +47,6 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-func TestTheCoarseClockRunsUntilItIsStopped(t *testing.T) {
-	var readings atomic.Int64
-	c := newClock(func() time.Time { readings.Add(1); return time.Now() })
-	runs := func() bool {
-		first := c.Instant()
-		for until := time.Now().Add(time.Minute); c.Instant() == first && time.Now().Before(until); {
-			time.Sleep(time.Millisecond)
-		}
-		return c.Instant() != first
-	}
-	c.Start()
-	defer c.Stop()
-	if now := c.Now; !runs() || time.Since(now()) > 5*time.Second || time.Since(now()) < -Resolution {
-		t.Errorf("the clock stands at %v", now())
-	}
-	c.Stop()
-	before := readings.Load()
-	time.Sleep(3 * Resolution)
-	if readings.Load() != before {
-		t.Error("the clock goes on after it was stopped")
-	}
-	c.Start()
-	if !runs() {
-		t.Error("the clock cannot be started again")
-	}
-	if (c.Time(0) != time.Time{}) {
-		t.Error("no instant has a time")
-	}
-}
-
-func TestAClockThatNobodyHasEnds(t *testing.T) {
-	var readings atomic.Int64
-	newClock(func() time.Time { readings.Add(1); return time.Now() }).Start()
-	for range 100 {
-		runtime.GC()
-		before := readings.Load()
-		time.Sleep(3 * Resolution)
-		if readings.Load() == before {
-			return
-		}
-	}
-	t.Error("the clock is read for nobody")
-}
-
-func TestAnOperationReadsNoClock(t *testing.T) {
-	var readings atomic.Int64
-	c := newClock(func() time.Time { readings.Add(1); return time.Time{} })
-	readings.Store(0)
-	for range 1000 {
-		c.Instant()
-	}
-	if n := readings.Load(); n != 0 {
-		t.Errorf("1000 instants read the clock %d times", n)
-	}
-}
-
 func TestEqualStacksShareTheirMemory(t *testing.T) {
 	d := newDepot()
 	var stacks []core.Stack
@@ -120,10 +63,10 @@ func TestEqualStacksShareTheirMemory(t *testing.T) {
 
 func TestLargeBlocksStacksAreRationed(t *testing.T) {
 	d := newDepot()
-	for tick := Instant(1); tick < 4; tick++ {
+	for tick := range monotime.Instant(4) {
 		n := 0
 		for range 10 * stacksPerTick {
-			if d.Affords(tick) {
+			if d.Affords(tick * monotime.Instant(Tick)) {
 				n++
 			}
 		}
@@ -175,7 +118,7 @@ func TestTheIndexFindsExactlyTheBlocksOfAnAddress(t *testing.T) {
 // few streams, note uses of each other's, and ask for addresses.
 func TestTheLedgerKeepsItsBooksUnderLoad(t *testing.T) {
 	var gate atomic.Int64
-	l := New(&gate, Options{Tombstones: 64, StackBytes: 512 << 10, Now: time.Now})
+	l := New(&gate, Options{Tombstones: 64, StackBytes: 512 << 10})
 	var shared [8]atomic.Uint64 // generations that may be used by anybody
 	var group sync.WaitGroup
 	for g := range 4 {
@@ -183,14 +126,14 @@ func TestTheLedgerKeepsItsBooksUnderLoad(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(g), 1))
 			for i := range 3000 {
 				id := core.BlockID{Ptr: uint64(i%50) << 12, Generation: core.NextGeneration(), AllocStream: core.StreamID(g % 3)}
-				rec, _ := l.Enter(&core.Block{ID: id, Bytes: 4096, Align: 256, State: core.Live, Tag: "load"})
+				rec, _ := l.Enter(&core.Block{ID: id, Bytes: 4096, Align: 256, State: core.Live, Tag: "load"}, 1)
 				shared[rng.IntN(len(shared))].Store(uint64(id.Generation))
 				other := core.BlockID{Generation: core.Generation(shared[rng.IntN(len(shared))].Load()), AllocStream: core.StreamID(rng.IntN(3))}
 				if found := l.Lock(other); found != nil {
 					if found.Generation() != other.Generation || found.State() == core.Freed {
 						t.Errorf("looked for %v, got %v in state %v", other.Generation, found.Generation(), found.State())
 					}
-					found.Note(Use{launch: uint64(i)})
+					found.Note(l.Pack(uint64(i), "", 0, core.Read, 1))
 					found.Unlock()
 				}
 				if i%100 == 0 {
@@ -217,11 +160,11 @@ func TestTheLedgerKeepsItsBooksUnderLoad(t *testing.T) {
 
 func TestTheLedgerForgetsTheOldestTombstone(t *testing.T) {
 	var gate atomic.Int64
-	l := New(&gate, Options{Tombstones: 4, StackBytes: 512 << 10, Now: time.Now})
+	l := New(&gate, Options{Tombstones: 4, StackBytes: 512 << 10})
 	bury := func(stream core.StreamID, n int) (ids []core.BlockID) {
 		for range n {
 			id := core.BlockID{Generation: core.NextGeneration(), AllocStream: stream}
-			rec, _ := l.Enter(&core.Block{ID: id, State: core.Live})
+			rec, _ := l.Enter(&core.Block{ID: id, State: core.Live}, 1)
 			l.Close(rec, id.Generation)
 			ids = append(ids, id)
 		}

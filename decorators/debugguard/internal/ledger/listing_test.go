@@ -3,7 +3,6 @@ package ledger
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -11,11 +10,11 @@ import (
 // A record is pooled: the block that it was of when it was found may be gone, and
 // it may be another's by the time it is shown, whose turn is yet to come.
 func TestAListingMeetsABlockOnceThatGotARecordAlreadyFound(t *testing.T) {
-	l := New(new(atomic.Int64), Options{Tombstones: 8, StackBytes: 512 << 10, Now: time.Now})
+	l := New(new(atomic.Int64), Options{Tombstones: 8, StackBytes: 512 << 10})
 	newest := core.Generation(0)
 	enter := func() {
 		newest++
-		l.Enter(&core.Block{ID: core.BlockID{Generation: newest, Ptr: uint64(newest) << 12, AllocStream: 1}, Bytes: 1, Align: 1, State: core.Live})
+		l.Enter(&core.Block{ID: core.BlockID{Generation: newest, Ptr: uint64(newest) << 12, AllocStream: 1}, Bytes: 1, Align: 1, State: core.Live}, 1)
 	}
 	for range 1000 {
 		enter()

@@ -2,9 +2,11 @@ package ledger
 
 import (
 	"math/bits"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/blocktable"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // Record is what the ledger knows of one block. A million of them are to cost
@@ -30,8 +32,8 @@ type Record struct {
 
 	// What follows belongs to who holds the lock, but for Guard, which does not change.
 
-	// born and freed are when the block was allocated and when it was released.
-	born, freed Instant
+	// born is when the block was allocated.
+	born monotime.Instant
 
 	// Ptr and Bytes are the block's bytes as its owner knows them, Tag its tag.
 	Ptr, requested, Bytes uint64
@@ -60,16 +62,17 @@ type Record struct {
 }
 
 // extra is what is kept of some blocks only. The spans of the allocation and of
-// the free are those in force then, exported or not; they are kept where the
-// stacks are.
+// the free are those in force then, exported or not; they and the time of the free are
+// kept where the stacks are.
 type extra struct {
+	freed                 monotime.Instant
 	allocStack, freeStack core.Stack
 	allocSpan, freeSpan   core.SpanContext
 	spans                 [usesKept]core.SpanRef
 }
 
 // fill makes rec, which nobody can find yet, the record of b.
-func (rec *Record) fill(b *core.Block, born Instant) {
+func (rec *Record) fill(b *core.Block, born monotime.Instant) {
 	rec.Ptr, rec.requested, rec.Bytes = b.ID.Ptr, b.Requested, b.Bytes
 	rec.allocStream, rec.Tag = b.ID.AllocStream, b.Tag
 	rec.align = uint8(bits.TrailingZeros64(b.Align))
@@ -144,15 +147,15 @@ func (rec *Record) Peek(g core.Generation) (known, live bool) {
 // released; the lock must be held.
 func (rec *Record) Revive(g core.Generation) {
 	if rec.move(g, core.Retired, core.Live) && rec.extra != nil {
-		rec.extra.freeStack, rec.extra.freeSpan = nil, core.SpanContext{}
+		rec.extra.freed, rec.extra.freeStack, rec.extra.freeSpan = 0, nil, core.SpanContext{}
 	}
 }
 
-// SetFreed keeps the stack of the free and the span in force then; the lock must be
-// held.
+// SetFreed keeps the stack of the free, the span in force then and the time; the lock must
+// be held.
 func (rec *Record) SetFreed(stack core.Stack, in core.SpanContext) {
 	more := rec.more()
-	more.freeStack, more.freeSpan = stack, in
+	more.freed, more.freeStack, more.freeSpan = monotime.Now(), stack, in
 }
 
 // SetAllocated keeps the stack of the allocation and the span in force then; the lock
@@ -164,8 +167,8 @@ func (rec *Record) SetAllocated(stack core.Stack, in core.SpanContext) {
 
 // becomeTombstone makes rec, which is of no block, the tombstone of another record,
 // which was of generation g and is nobody else's to write.
-func (rec *Record) becomeTombstone(other *Record, g core.Generation, freed Instant) {
-	rec.born, rec.freed = other.born, freed
+func (rec *Record) becomeTombstone(other *Record, g core.Generation) {
+	rec.born = other.born
 	rec.Ptr, rec.requested, rec.Bytes = other.Ptr, other.requested, other.Bytes
 	rec.allocStream, rec.Tag, rec.extra = other.allocStream, other.Tag, other.extra
 	rec.writer, rec.used = other.writer, other.used
@@ -192,6 +195,15 @@ func (rec *Record) Stacks() (allocated, freed core.Stack) {
 		return nil, nil
 	}
 	return rec.extra.allocStack, rec.extra.freeStack
+}
+
+// Times are when the block was allocated and when its owner freed it; the second is zero
+// if it was not freed or no stacks were kept. The lock must be held.
+func (rec *Record) Times() (allocated, freed time.Time) {
+	if rec.extra != nil && rec.extra.freed != 0 {
+		freed = rec.extra.freed.Time()
+	}
+	return rec.born.Time(), freed
 }
 
 // Origin is where a finding about the block is told that no launch is known to

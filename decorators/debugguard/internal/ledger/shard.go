@@ -124,7 +124,7 @@ type tombstones struct {
 
 // add remembers rec, which was of generation g. The oldest tombstone beyond the limit is
 // forgotten.
-func (ts *tombstones) add(rec *Record, g core.Generation, freed Instant, limit int, index *addresses) {
+func (ts *tombstones) add(rec *Record, g core.Generation, limit int, index *addresses) {
 	var stone *Record
 	if len(ts.ring) < limit {
 		stone = ts.fresh()
@@ -136,7 +136,7 @@ func (ts *tombstones) add(rec *Record, g core.Generation, freed Instant, limit i
 			ts.next = 0
 		}
 	}
-	stone.becomeTombstone(rec, g, freed)
+	stone.becomeTombstone(rec, g)
 	if index != nil {
 		index.enter(stone)
 	}
@@ -188,7 +188,7 @@ func (s *shard) tombstone(g core.Generation) *Record {
 		rec := s.tombstones.ring[(s.tombstones.next+len(s.tombstones.ring)-1-i)%len(s.tombstones.ring)]
 		if rec.Generation() == g && g != 0 {
 			found := &Record{}
-			found.becomeTombstone(rec, g, rec.freed)
+			found.becomeTombstone(rec, g)
 			return found
 		}
 	}
