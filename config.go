@@ -144,6 +144,10 @@ type Config struct {
 	// runtime has such memory that may make room. 0 means one second; a negative value refuses at
 	// once. FENCEPOST_PATIENCE, such as 500ms, or -1s.
 	Patience time.Duration
+	// ReservePasses is how many jobs may pass one that waits for a larger reservation ([Reserve])
+	// than there is room for, each of whom fits. 0 serves strictly in the order of their coming.
+	// FENCEPOST_RESERVE_PASSES.
+	ReservePasses int
 	// Guard is the debug guard's mode, such as GuardHunt or "hunt:bisect+delay"; empty
 	// means GuardSample. FENCEPOST_GUARD. See [Runtime.SwitchGuard] for changing it later.
 	Guard GuardMode
@@ -263,6 +267,8 @@ func (c *Config) check() error {
 		return invalid("Streams", fmt.Sprintf("%d leases: say 1 to %d, or 0 for the default of %d", c.Streams, maxStreams, cuda.DefaultMaxStreams))
 	case c.History < 0 || c.History > maxHistory:
 		return invalid("History", fmt.Sprintf("%d records: say 1 to %d, or 0 for the default of %d", c.History, maxHistory, logging.DefaultRingSize))
+	case c.ReservePasses < 0:
+		return invalid("ReservePasses", fmt.Sprintf("%d: say how many may pass, or 0", c.ReservePasses))
 	case c.HealthHold < 0:
 		return invalid("HealthHold", fmt.Sprintf("%v: say a time, or 0 for the default of %v", c.HealthHold, health.DefaultHold))
 	case c.CloseTimeout < 0:

@@ -10,8 +10,10 @@ import (
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/line"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
@@ -205,7 +207,9 @@ type jobOptions struct {
 // budget has room.
 //
 // If the bytes are not free the job waits, holding nothing, until they are
-// released or wait or its context is over. Then Do returns the budget's refusal, a
+// released or wait or its context is over. Jobs that wait are served in the order in which they
+// came: one that would fit waits behind one that does not, unless [Config].ReservePasses lets it
+// pass. One that does not wait does not queue either: it takes what is free now. Then Do returns the budget's refusal, a
 // [core.OutOfBudgetError] that names the largest holders, or the context's error.
 // A wait of 0 refuses at once; more bytes than the limit are refused at once too.
 // Zero bytes are a [core.InvalidRequestError], although an upload of no values is
@@ -214,45 +218,87 @@ func Reserve(bytes uint64, wait time.Duration) JobOption {
 	return func(o *jobOptions) { o.reserve, o.bytes, o.wait = true, bytes, wait }
 }
 
-// The pauses between two looks at the budget of a job that waits.
+// Waiting is how many jobs wait for their reservation now. It does not block.
+func (r *Runtime) Waiting() int { return r.line.Len() }
+
+// The pauses between two looks of the first that waits: at the device, while something is pending
+// there, and at least after it was woken in vain.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 20 * time.Millisecond
+	leastPause = 100 * time.Microsecond
 )
 
-// reserveWithin asks as soon as the bytes seem to fit, and at the latest when
-// the wait is over. It looks before it asks, because each refusal counts.
+// reserveWithin reserves in order: who comes later waits until those before have theirs, or have
+// given up, or let it pass. It looks before it asks, because each refusal counts.
 func (r *Runtime) reserveWithin(ctx context.Context, bytes uint64, tag core.Tag, wait time.Duration) (core.Claim, error) {
-	over := wait <= 0
 	patient, cancel := context.WithTimeout(ctx, wait) // the guard's own patience ends with it
 	defer cancel()
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		if err := ctx.Err(); err != nil {
-			return core.Claim{}, fmt.Errorf("the job %q waited for %d bytes of device memory: %w", tag.OrUntagged(), bytes, err)
+	if room := r.room(ctx); wait <= 0 || room.never(bytes) || room.bytes >= bytes && r.line.Len() == 0 {
+		if claim, err := r.Reserve(patient, bytes, tag); err == nil || wait <= 0 || room.never(bytes) || !errors.Is(err, core.ErrOutOfBudget) {
+			return claim, err
 		}
-		fits, never := r.mayFit(ctx, bytes)
-		if last := over || never; last || fits {
-			claim, err := r.Reserve(patient, bytes, tag)
-			if err == nil || last || !errors.Is(err, core.ErrOutOfBudget) {
-				return claim, err
+	}
+	place := r.line.Join(bytes)
+	defer place.Leave()
+	for pause := firstPause; ; {
+		var again <-chan time.Time
+		if place.MayTry() {
+			room := r.room(ctx)
+			if room.bytes >= bytes || room.never(bytes) {
+				if claim, err := r.Reserve(patient, bytes, tag); err == nil || room.never(bytes) || !errors.Is(err, core.ErrOutOfBudget) {
+					return claim, err
+				}
+			}
+			place.LetPass(room.bytes)
+			if room.coming {
+				again = time.After(pause)
+				pause = min(2*pause, lastPause)
 			}
 		}
 		select {
 		case <-patient.Done():
-			over = true
-		case <-time.After(pause):
+			return r.endWait(ctx, place, bytes, tag)
+		case <-place.Turn():
+			time.Sleep(leastPause) // others may come back meanwhile
+		case <-again:
 		}
 	}
 }
 
-// mayFit reports whether asking may help now, and whether it never will: for more
-// than the limit, and on a runtime that admits nothing any more. What the guard
-// holds in quarantine it gives up before a request is refused.
-func (r *Runtime) mayFit(ctx context.Context, bytes uint64) (fits, never bool) {
+// endWait is the end of a wait that was in vain. One that has others before it takes nothing.
+func (r *Runtime) endWait(ctx context.Context, place *line.Place, bytes uint64, tag core.Tag) (core.Claim, error) {
+	if err := ctx.Err(); err != nil {
+		return core.Claim{}, fmt.Errorf("the job %q waited for %d bytes of device memory: %w", tag.OrUntagged(), bytes, err)
+	}
+	if place.MayTry() {
+		over, cancel := context.WithCancel(ctx)
+		cancel()
+		return r.Reserve(over, bytes, tag)
+	}
+	err := fmt.Errorf("%w; %d reservations wait, some of them before this one", r.budget.Refuse(bytes, tag.OrUntagged()), r.line.Len())
+	r.refusals.Emit(ctx, oplog.Event{Op: oplog.OpRefusal, Layer: "job", Time: time.Now(), Ordinal: r.Ordinal(), Tag: tag.OrUntagged(),
+		Requested: bytes, Bytes: bytes, Span: core.SpanOf(ctx), Err: err})
+	return core.Claim{}, err
+}
+
+// room is what a reservation may have now.
+type room struct {
+	bytes, limit uint64
+	// coming: more may come without a call, from the device or the guard.
+	coming, refusing bool
+}
+
+// never reports whether so many bytes will not be had: more than the limit, and any on a runtime
+// that admits nothing any more.
+func (n room) never(bytes uint64) bool { return bytes > n.limit || n.refusing }
+
+// room looks. What the guard holds in quarantine it gives up before a request is refused.
+func (r *Runtime) room(ctx context.Context) room {
 	_ = r.ReapPending(ctx) // a failure shows in what comes next
 	st := r.Stats()
 	charged := st.Charged - min(st.Charged, st.Quarantined.Bytes)
-	return bytes <= st.Limit-min(st.Limit, charged), bytes > st.Limit || !r.core.Health().OK
+	return room{bytes: st.Limit - min(st.Limit, charged), limit: st.Limit, coming: st.Pending.Blocks+st.Quarantined.Blocks > 0, refusing: !r.core.Health().OK}
 }
 
 // Alloc allocates n values of T, uninitialised, for the time of the job: from
@@ -293,7 +339,8 @@ func Upload[T cuda.Element](j *Job, values []T) (*cuda.Slice[T], error) {
 
 // Download copies the values to the host and waits for them, until the job's
 // context ends. The memory may be the job's or any other of the runtime. Errors
-// are those of [cuda.Download], [core.InvalidRequestError] for a nil slice, and
+// are those of [cuda.Download], [core.InvalidRequestError] for a nil slice and one of another
+// runtime, and
 // those of every call of a job, see [Alloc].
 func Download[T cuda.Element](j *Job, from *cuda.Slice[T]) ([]T, error) {
 	if err := j.check("Download"); err != nil {
@@ -301,6 +348,9 @@ func Download[T cuda.Element](j *Job, from *cuda.Slice[T]) ([]T, error) {
 	}
 	if from == nil {
 		return nil, &core.InvalidRequestError{Op: "Download", Field: "from", Reason: "nil: pass what Alloc or Upload returned, and see to its error"}
+	}
+	if of := from.Runtime(); of != nil && of != j.state.rt {
+		return nil, foreign("Download", "from", of)
 	}
 	values := make([]T, from.Len())
 	j.on.busy = true
@@ -316,8 +366,9 @@ func Download[T cuda.Element](j *Job, from *cuda.Slice[T]) ([]T, error) {
 // Arg is an argument of a kernel: a number, or memory together with what the
 // kernel does with it. Make one with [Value], [Reads], [Writes] or [ReadWrites].
 type Arg struct {
-	value    driver.Arg // of no size if nothing made it
-	use      core.Use   // of memory
+	value    driver.Arg    // of no size if nothing made it
+	use      core.Use      // of memory
+	of       *core.Runtime // of memory
 	nilSlice bool
 }
 
@@ -334,7 +385,7 @@ func argOf[T cuda.Element](s *cuda.Slice[T], access core.Access) Arg {
 	if s == nil {
 		return Arg{nilSlice: true}
 	}
-	return Arg{value: s.Arg(), use: s.Use(access)}
+	return Arg{value: s.Arg(), use: s.Use(access), of: s.Runtime()}
 }
 
 // Value is a number of the size of T, as the kernel's parameter must be: a Go int
@@ -359,8 +410,9 @@ type launchLists struct {
 // work is enqueued. The name in traces, logs and findings is the kernel's.
 //
 // Errors are those of [cuda.Kernel.Launch], [core.InvalidRequestError] for a nil
-// kernel or slice and an argument that nothing made, and those of every call of a
-// job, see [Alloc].
+// kernel or slice, another runtime's slice and an argument that nothing made, and those of
+// every call of a job, see [Alloc]. They count arguments from 1: argument 1 is the first
+// behind the grid, and the kernel's first parameter.
 func (j *Job) Launch(k *cuda.Kernel, grid cuda.Grid, args ...Arg) error {
 	if err := j.check("Job.Launch"); err != nil {
 		return err
@@ -374,16 +426,36 @@ func (j *Job) Launch(k *cuda.Kernel, grid cuda.Grid, args ...Arg) error {
 			return notAnArg(i, a.nilSlice)
 		}
 		if a.use.Access != 0 {
+			if a.of != nil && a.of != s.rt {
+				return foreign("Job.Launch", argument(i), a.of)
+			}
 			lists.uses = append(lists.uses, a.use)
 		}
 		lists.args = append(lists.args, a.value)
 	}
 	j.on.busy = true
-	return k.Launch(s.ctx, s.rt, j.on.lease, grid, lists.uses, lists.args...)
+	err := k.Launch(s.ctx, s.rt, j.on.lease, grid, lists.uses, lists.args...)
+	if freed, ok := errors.AsType[*core.UseAfterFreeError](err); ok {
+		for i := range args {
+			if args[i].use.Block.Generation == freed.Generation {
+				return fmt.Errorf("a freed slice was passed to Launch as %s: %w", argument(i), err)
+			}
+		}
+	}
+	return err
+}
+
+// argument is an argument of Job.Launch as its error names it: the first behind the grid is
+// argument 1, and is the kernel's first parameter.
+func argument(i int) string { return fmt.Sprintf("argument %d", i+1) }
+
+// foreign is the error for another runtime's memory.
+func foreign(op, field string, of *core.Runtime) error {
+	return &core.InvalidRequestError{Op: op, Field: field, Reason: fmt.Sprintf("the slice belongs to another runtime, %s: use it in a job of that one, or copy it with cuda.CopyFromPeer", of)}
 }
 
 func notAnArg(i int, nilSlice bool) error {
-	e := &core.InvalidRequestError{Op: "Job.Launch", Field: fmt.Sprintf("argument %d", i+1), Reason: "empty: make it with Value, Reads, Writes or ReadWrites"}
+	e := &core.InvalidRequestError{Op: "Job.Launch", Field: argument(i), Reason: "empty: make it with Value, Reads, Writes or ReadWrites"}
 	if nilSlice {
 		e.Reason = "a nil slice: pass what Alloc or Upload returned, and see to its error"
 	}

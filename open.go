@@ -226,7 +226,10 @@ func (r *Runtime) buildStack(cfg Config) error {
 		return err
 	}
 	r.onClose(r.guard.Close)
-	r.core, err = core.NewRuntime(top, r.reporter.Report)
+	r.core, err = core.NewRuntime(top, func(f core.Finding) {
+		r.line.Wake() // of a lost device nobody gets memory any more
+		r.reporter.Report(f)
+	})
 	return err
 }
 
@@ -258,6 +261,14 @@ func (r *Runtime) budgetLimit(cfg Config) (uint64, error) {
 }
 
 func (r *Runtime) finishBuild(cfg Config) (err error) {
+	r.line.Passes = cfg.ReservePasses
+	r.line.OnWaiters = func(any bool) {
+		if any {
+			r.budget.NotifyRoom(r.line.Wake)
+		} else {
+			r.budget.NotifyRoom(nil)
+		}
+	}
 	r.watchMemory(cfg)
 	r.keepMetrics()
 	if r.memory, err = cuda.NewMemoryManager(r.driver, r.streams, r); err != nil {
@@ -361,6 +372,7 @@ func (r *Runtime) close(ctx context.Context) {
 	}
 	r.closed.Store(true)
 	r.core.BeginClose()
+	r.line.Wake() // those who wait are refused
 	r.streams.BeginClose()
 	_ = deadline.Poll(dated, func() (bool, error) {
 		return len(r.streams.Leases()) == 0 || r.core.Health().Err != nil, nil // those that stay out are named below

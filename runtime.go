@@ -21,6 +21,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/internal/health"
+	"github.com/fencepost-gpu/fencepost/internal/line"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/internal/version"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -83,6 +84,7 @@ type Runtime struct {
 	opened      time.Time
 	health      *health.Watch
 	refusals    *findings.Refusals
+	line        line.Line // of jobs that wait for their reservation
 	// built is set when nothing of the above changes any more.
 	built      atomic.Bool
 	closed     atomic.Bool
@@ -219,6 +221,7 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		Windows:          r.windowPeaks,
 		Streams:          r.streams.Stats,
 		Findings:         r.findings.CountsByTag,
+		Waiting:          r.Waiting,
 		LogDropped:       r.log.Dropped,
 		RecordersDropped: r.core.DroppedRecorders,
 		Health:           r.Health,

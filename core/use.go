@@ -16,6 +16,8 @@ import (
 type Use struct {
 	Block  BlockID
 	Access Access
+	// Slice is set by typed memory: findings then speak of a slice, as the program does.
+	Slice bool
 	// Offset and Bytes are the part of the block that the launch touches, from Block.Ptr on;
 	// no bytes mean all of the block. Order goes by whole blocks: only the simulated device
 	// looks at the part, and finds accesses outside of it.

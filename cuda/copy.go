@@ -127,7 +127,7 @@ func (m *MemoryManager) fenced(ctx context.Context, t transfer, uses []core.Use,
 	}
 	s, err := m.streams.table.resolve(t.name, t.stream)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; a slice can be used only on the streams of the runtime that it belongs to", err)
 	}
 	run := func(ctx context.Context) error { return m.enqueue(ctx, s, t, enqueue) }
 	if m.runtime == nil { // no launch keeps captures out

@@ -339,6 +339,6 @@ func (m *lanes) wholePages(bytes uint64) uint64 {
 
 // explain is the refusal of a request.
 func (m *lanes) explain(bytes uint64, err error) error {
-	return fmt.Errorf("the pool is out of memory for %d bytes: %w; of %d bytes that it holds %d are taken, and the others are in smaller pieces, or behind work that the device has not done",
+	return fmt.Errorf("the pool is out of memory for %d bytes: %w; held %d bytes, used %d; the rest is fragmented, or freed behind work that the device has not done",
 		bytes, err, m.store.Held(), m.used())
 }

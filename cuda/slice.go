@@ -131,11 +131,19 @@ func (s *Slice[T]) Use(access core.Access) core.Use {
 	if id.Generation == core.NoBlock {
 		id.Generation = 0
 	}
-	use := core.Use{Block: id, Access: access}
+	use := core.Use{Block: id, Access: access, Slice: true}
 	if s.Bytes() > 0 && s.Bytes() != s.storage.block.Requested {
 		use.Offset, use.Bytes = s.offset, s.Bytes()
 	}
 	return use
+}
+
+// Runtime is the runtime that the memory belongs to, nil if it has none.
+func (s *Slice[T]) Runtime() *core.Runtime {
+	if s == nil {
+		return nil
+	}
+	return s.storage.manager.runtime
 }
 
 // View returns the values from lo up to and excluding hi as a slice of their
@@ -155,7 +163,8 @@ func (s *Slice[T]) View(lo, hi int) (*Slice[T], error) {
 }
 
 // Free gives the slice up, and the memory with the last of its views. It does
-// not wait for the device. A second Free frees nothing: it is a
+// not wait for the device. A second Free, or one after the job that the slice belonged to,
+// frees nothing: it is a
 // [core.UseAfterFreeError], and a finding that harms nobody
 // ([core.Finding.Harmless]). After a driver's error Free may be called again.
 func (s *Slice[T]) Free(ctx context.Context) error {
@@ -167,6 +176,9 @@ func (s *Slice[T]) Free(ctx context.Context) error {
 	}
 	if s.storage.refs.Add(-1) > 0 {
 		return nil
+	}
+	if s.storage.freedByBlock() {
+		return s.storage.freedTwice()
 	}
 	if err := s.storage.free(ctx); err != nil {
 		s.storage.refs.Add(1)
@@ -184,6 +196,12 @@ func (s *storage) freedError(op, advice string) error {
 	}
 	return fmt.Errorf("%w: the slice or view was freed before; %s", &core.UseAfterFreeError{Op: op, Generation: s.block.ID.Generation, Block: s.block.ID,
 		State: s.manager.runtime.State(s.block.ID), Tag: s.block.Tag}, advice)
+}
+
+// freedByBlock reports whether the block was freed by its identity, as a job does at its
+// end: the slice has nothing left to free.
+func (s *storage) freedByBlock() bool {
+	return s.hasBlock() && s.manager.runtime.State(s.block.ID) != core.Live
 }
 
 // freedTwice reports that a slice or view is freed again by the caller of the

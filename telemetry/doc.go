@@ -14,6 +14,8 @@
 //	gpumem.launch   the caller's span   each launch, from prepare to finish or abort
 //	gpumem.prepare  gpumem.launch       each block of a launch, or one that failed for all
 //	gpumem.finish   gpumem.launch       each block of a finished launch
+//	gpumem.copy     gpumem.launch       each copy, while the driver is given it
+//	gpumem.wait     the caller's span   each wait of the host until a stream is done
 //	gpumem.finding  the suspect's span  each finding
 //	gpumem.layer    any of the first 3  each layer passed through, where there is a [Probe]
 //

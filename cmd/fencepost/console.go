@@ -62,6 +62,9 @@ func (c *console) complainOf(file string, rows alloctrace.Passed) {
 	if rows.Cut > 0 {
 		c.complain(fmt.Errorf("%s:%d: the file ends in the middle of this row, as after a crash or on a full disk; it is left out, and the whole rows before it are read", file, rows.Cut))
 	}
+	if rows.Missing > 0 {
+		c.complain(fmt.Errorf("%s: %d records of its process are not in the file: it lost its beginning or some in between, or they are another runtime's; its live bytes are lower bounds", file, rows.Missing))
+	}
 }
 
 // isTerminal reports whether standard output is for eyes.

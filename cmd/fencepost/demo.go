@@ -170,7 +170,7 @@ func printDemo(c *console, r *demo.Report) {
 	}
 	c.printf("\n  memory        peak %s requested, %s with guard, %s reserved; %s at the end; budget %s\n",
 		terminal.Size(r.Bytes.PeakRequested), terminal.Size(r.Bytes.Peak), terminal.Size(r.Bytes.PeakReserved), terminal.Size(r.Bytes.End), terminal.Size(r.Bytes.Budget))
-	c.printf("  launches      %d, %d of them (%.0f%%) over a block that another stream wrote last\n",
+	c.printf("  launches      %d, of which %d (%.0f%%) use a block that another stream wrote last\n",
 		r.Launches, r.CrossStreamLaunches, percent(r.CrossStreamLaunches, r.Launches))
 	c.printf("  waits         %d queued, %d not needed\n", r.WaitsQueued, r.WaitsElided)
 	c.printf("  results       %d compared with the CPU's, %d wrong\n", r.Results, r.Wrong)
@@ -181,7 +181,7 @@ func printDemo(c *console, r *demo.Report) {
 	g := r.Guarding
 	c.printf("  guard         %s: %d blocks guarded, %d skipped (out of memory); %d comparisons, %d skipped\n",
 		g.Mode, g.Guarded, g.Unguarded, g.Verified, g.Unchecked)
-	c.printf("  quarantine    at most %s held; %d blocks evicted, %d refusals avoided by evicting\n",
+	c.printf("  quarantine    held at most %s; %d blocks evicted, %d refusals avoided by evicting\n",
 		terminal.Size(g.QuarantinePeak), g.Evicted, g.Relieved)
 	printFindings(c, r)
 	for _, e := range r.Errors {

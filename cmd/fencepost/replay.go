@@ -163,8 +163,8 @@ func printReplay(c *console, r *replay.Report) {
 		c.printf("  cut            the file ends in the middle of line %d, which was left out\n", r.Cut)
 	}
 	if r.LowerBounds {
-		c.printf("  lower bounds   the file lacks the beginning of its program; %d blocks of %d bytes that it frees are from before, and there may be more: more was live and reserved than these sizes\n",
-			r.EarlierBlocks, r.EarlierBytes)
+		c.printf("  lower bounds   the file lacks some of its program: %d blocks of %d bytes that it frees are from before it, and %d records are missing; more may have been live and reserved than these sizes say\n",
+			r.EarlierBlocks, r.EarlierBytes, r.Missing)
 	}
 	for i, f := range r.Failures {
 		if i == shownRows {

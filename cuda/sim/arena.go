@@ -34,16 +34,18 @@ type arena struct {
 	base, limit uint64
 	mem         []byte
 	region      []byte // mem and, behind it, the words of starts
-	// starts has a member per 256 bytes at which a node begins.
+	// starts has a member per step, which divides the addresses of nodes, at which
+	// a node begins.
 	starts *bitset
+	step   uint64
 	// mapped has of each granule what memory is there, nil for none. It is read
 	// without a lock by accesses.
 	mapped []atomic.Pointer[granule]
 }
 
-func newArena(base, capacity uint64) (*arena, error) {
+func newArena(base, capacity, step uint64) (*arena, error) {
 	span := capacity * vaFactor
-	indexWords := (span/unit + 63) / 64
+	indexWords := (span/step + 63) / 64
 	region, err := system.reserve(span + indexWords*8)
 	if err != nil {
 		return nil, fmt.Errorf("sim: cannot reserve %d bytes of address space: %w; lower Config.Bytes or raise the process's address space limit", span, err)
@@ -54,7 +56,7 @@ func newArena(base, capacity uint64) (*arena, error) {
 	index := unsafe.Slice((*uint64)(unsafe.Pointer(&region[span])), indexWords)
 	return &arena{
 		pages: system, base: base, limit: base + span, mem: region[:span:span], region: region,
-		starts: newBitset(index),
+		starts: newBitset(index), step: step,
 		mapped: make([]atomic.Pointer[granule], span/Granule),
 	}, nil
 }

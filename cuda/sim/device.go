@@ -72,11 +72,11 @@ func Open(c Config) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	gpu, err := newArena(deviceBase+uint64(c.Ordinal)*deviceSpan, c.Bytes)
+	gpu, err := newArena(deviceBase+uint64(c.Ordinal)*deviceSpan, c.Bytes, unit)
 	if err != nil {
 		return nil, err
 	}
-	pinned, err := newArena(hostBase, c.Bytes)
+	pinned, err := newArena(hostBase, c.Bytes, unit)
 	if err != nil {
 		_ = gpu.close()
 		return nil, err

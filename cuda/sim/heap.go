@@ -38,13 +38,13 @@ func (h *heap) addNode(p *pool, addr, size uint64) *node {
 	}
 	*n = node{addr: addr, size: size, pool: p}
 	h.nodes[addr] = n
-	h.arena.starts.set((addr - h.arena.base) / unit)
+	h.arena.starts.set((addr - h.arena.base) / h.arena.step)
 	return n
 }
 
 func (h *heap) dropNode(n *node) {
 	delete(h.nodes, n.addr)
-	h.arena.starts.clear((n.addr - h.arena.base) / unit)
+	h.arena.starts.clear((n.addr - h.arena.base) / h.arena.step)
 	*n = node{next: h.spare}
 	h.spare = n
 }
@@ -54,11 +54,11 @@ func (h *heap) nodeAt(addr uint64) *node {
 	if !h.arena.contains(addr, 1) {
 		return nil
 	}
-	i, ok := h.arena.starts.floor((addr - h.arena.base) / unit)
+	i, ok := h.arena.starts.floor((addr - h.arena.base) / h.arena.step)
 	if !ok {
 		return nil
 	}
-	if n := h.nodes[h.arena.base+i*unit]; addr < n.end() {
+	if n := h.nodes[h.arena.base+i*h.arena.step]; addr < n.end() {
 		return n
 	}
 	return nil

@@ -35,7 +35,8 @@ type Kernel struct {
 	trusted *atomic.Int32
 }
 
-// Args are the arguments of a launch. Reading one that is missing, or as a
+// Args are the arguments of a launch, by index from 0; errors count them from 1, as those of
+// a launch do. Reading one that is missing, or as a
 // type of another size, panics; Launch then returns CUDA_ERROR_INVALID_VALUE
 // or the kernel fails.
 type Args []driver.Arg
@@ -45,10 +46,10 @@ func (a Args) Len() int { return len(a) }
 
 func (a Args) bits(i int, size uint8) uint64 {
 	if i < 0 || i >= len(a) {
-		panic(fmt.Sprintf("argument %d of %d was read: pass it in Launch.Args", i, len(a))) //nolint:forbidigo // recovered
+		panic(fmt.Sprintf("argument %d of %d (index %d of Args) was read: pass it in Launch.Args", i+1, len(a), i)) //nolint:forbidigo // recovered
 	}
 	if a[i].Size != size {
-		panic(fmt.Sprintf("argument %d has %d bytes and was read as %d", i, a[i].Size, size)) //nolint:forbidigo // recovered
+		panic(fmt.Sprintf("argument %d (index %d of Args) has %d bytes and was read as %d", i+1, i, a[i].Size, size)) //nolint:forbidigo // recovered
 	}
 	return a[i].Bits
 }

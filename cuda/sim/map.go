@@ -28,7 +28,7 @@ func (d *Device) lockMapped(m *method) (h *heap, unlock func(), err error) {
 	}
 	if h = d.mapped.Load(); h == nil {
 		span := min(d.config.Bytes*mapFactor, deviceSpan)
-		a, err := newArena(mapBase+uint64(d.config.Ordinal)*deviceSpan, span/vaFactor)
+		a, err := newArena(mapBase+uint64(d.config.Ordinal)*deviceSpan, span/vaFactor, Granule)
 		if err != nil {
 			d.mu.Unlock()
 			return nil, nil, fault(m, driver.OutOfMemory, err.Error())
@@ -221,8 +221,8 @@ func (d *Device) MemMap(ptr, bytes uint64, mh driver.MemHandle) error {
 
 // vacant reports whether nothing is mapped at [ptr, ptr+bytes).
 func (h *heap) vacant(ptr, bytes uint64) bool {
-	i, ok := h.arena.starts.floor((ptr + bytes - 1 - h.arena.base) / unit)
-	return !ok || h.nodes[h.arena.base+i*unit].end() <= ptr
+	i, ok := h.arena.starts.floor((ptr + bytes - 1 - h.arena.base) / h.arena.step)
+	return !ok || h.nodes[h.arena.base+i*h.arena.step].end() <= ptr
 }
 
 // mappings returns the mappings that together are [ptr, ptr+bytes), and the

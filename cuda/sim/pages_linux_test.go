@@ -60,7 +60,7 @@ func TestNothingTouchesMemoryThatIsNotCommitted(t *testing.T) {
 
 func TestMemoryThatWasGivenBackReadsAsZero(t *testing.T) {
 	underAllPages(t, func(t *testing.T, _ bool) {
-		a, err := newArena(deviceBase, 4*Granule)
+		a, err := newArena(deviceBase, 4*Granule, unit)
 		must(t, err)
 		defer func() { must(t, a.close()) }()
 		zero := make([]byte, Granule)
@@ -188,7 +188,7 @@ func TestAMachineWithoutMemoryIsADeviceWithout(t *testing.T) {
 // resident is how many of the machine's pages a part takes.
 func resident(t *testing.T, part []byte) (pages int) {
 	t.Helper()
-	vec := make([]byte, len(part)/unix.Getpagesize())
+	vec := make([]byte, (len(part)+unix.Getpagesize()-1)/unix.Getpagesize())
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(unsafe.SliceData(part))), uintptr(len(part)), uintptr(unsafe.Pointer(unsafe.SliceData(vec))))
 	if errno != 0 {
 		t.Fatal(errno)
@@ -239,6 +239,20 @@ func TestMemoryThatIsMappedAgainTakesNoneUntilItIsTouched(t *testing.T) {
 		if granules[i].Load() != &settled {
 			t.Errorf("granule %d was touched everywhere, and is still looked at", i)
 		}
+	}
+}
+
+// Nor does an address that was used once: mappings move on through all of them.
+func TestAddressesThatWereUsedTakeNoMemory(t *testing.T) {
+	d := open(t, FreeRunning())
+	b := newBook(t, d, 512, 1)
+	for at := range uint64(511) {
+		b.unmap(at, 1)
+		b.move(0, at+1)
+	}
+	a := d.mapped.Load().arena
+	if n := resident(t, a.region[len(a.mem):]); n > 1 {
+		t.Errorf("the index of addresses takes %d pages", n)
 	}
 }
 

@@ -116,6 +116,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 		l.retire(b.ID.Generation)
 		l.mu.Unlock()
 	}
+	r.ledger.tellRoom()
 	return b, nil
 }
 
@@ -127,6 +128,7 @@ func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
 		l.mu.Unlock()
 	}
 	r.upstream.Withhold(id, as)
+	r.ledger.tellRoom() // a guard gives it up before it refuses
 }
 
 // released takes a block that the device has passed off the ledger. Its bytes are those

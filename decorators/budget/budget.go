@@ -74,6 +74,20 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 // are refused until they fit again. It locks each stream's books for a moment.
 func (r *Resource) SetLimit(bytes uint64) {
 	r.streams.withoutCredit(func() { r.ledger.limit.Store(cmp.Or(bytes, math.MaxUint64)) })
+	r.ledger.tellRoom()
+}
+
+// NotifyRoom has f called, from now on, each time when a reservation may fit that did not:
+// when bytes come back or will, or the limit is changed. nil ends that; a second f before is a
+// mistake. f must not block nor call the budget. Meanwhile streams keep no credit.
+func (r *Resource) NotifyRoom(f func()) {
+	if f == nil {
+		r.ledger.wake.Store(nil)
+		r.ledger.recalls.Add(-1)
+		return
+	}
+	r.ledger.recalls.Add(1)
+	r.ledger.wake.Store(&f)
 }
 
 // Limit is the limit in bytes, zero if there is none.

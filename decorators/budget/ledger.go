@@ -74,6 +74,15 @@ type ledger struct {
 	recalls     atomic.Int64 // how many are under way
 	underflows  atomic.Uint64
 	_           [64]byte
+	// wake is told that there may be room, while somebody waits for that; or nil.
+	wake atomic.Pointer[func()]
+}
+
+// tellRoom tells who waits that there may be room, or will be.
+func (l *ledger) tellRoom() {
+	if wake := l.wake.Load(); wake != nil {
+		(*wake)()
+	}
 }
 
 // account is where the bytes of a request come from: the general ledger or a
@@ -125,6 +134,7 @@ func (l *ledger) give(n uint64) {
 		if n > used {
 			l.underflows.Add(1)
 		}
+		l.tellRoom()
 		return
 	}
 }

@@ -25,6 +25,14 @@ func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortag
 	return err
 }
 
+// Refuse is the refusal of a reservation that is not made any more, because it has waited too
+// long: counted, and explained as that of Reserve. It is safe for concurrent use and does not
+// block.
+func (r *Resource) Refuse(bytes uint64, tag core.Tag) *core.OutOfBudgetError {
+	r.refusals.Add(1)
+	return r.explain(tag, &shortage{account: &r.ledger, bytes: bytes, remaining: r.ledger.room(0)})
+}
+
 // explain says why the account of short could not give its bytes. The sums add
 // up to the charge: what is charged and not otherwise accounted for is live,
 // which includes grants that are on their way to the device. A claim that is

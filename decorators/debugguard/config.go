@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // Defaults of [Config].
@@ -111,7 +112,7 @@ type Advanced struct {
 	// how many recent launches are kept as suspects. Suspects is how many of
 	// them a finding names at most. Zero means the default of each.
 	Tombstones, Launches, Suspects int
-	// Now is the clock of quarantine ages and findings. Nil means time.Now.
+	// Now is the clock of quarantine ages and findings. Nil means that of the uses.
 	Now func() time.Time
 	// Events takes refusals, one event for each: those that the guard cured, as
 	// relieved, and those of a budget below that it passed on. That budget asks for
@@ -198,7 +199,7 @@ func (c Config) withDefaults() Config {
 		c.QuarantineAge = math.MaxInt64
 	}
 	if c.Advanced.Now == nil {
-		c.Advanced.Now = time.Now
+		c.Advanced.Now = func() time.Time { return monotime.Now().Time() } // by which uses are stamped too
 	}
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
@@ -51,19 +52,21 @@ func (r *Resource) misused(kind core.FindingKind, rec *ledger.Record, err error,
 	if r.Mode() == Off {
 		return err
 	}
-	f.CallStack = core.CaptureStack(1)
 	return r.accuse(f, err, "%s", text)
 }
 
 // accuse reports f, which a call of the program's has done that gets err.
 func (r *Resource) accuse(f core.Finding, err error, format string, args ...any) error {
-	f.Text, f.Err = fmt.Sprintf(format, args...)+", at "+caller(), err
+	f.CallStack = core.CaptureStack(1)
+	f.Text, f.Err = fmt.Sprintf(format, args...)+", at "+cmp.Or(f.CallStack.Caller(), unknownPlace), err
 	r.report(f)
 	return err
 }
 
+const unknownPlace = "an unknown place"
+
 // caller is the first frame of the program that made the call.
-func caller() string { return cmp.Or(core.CaptureStack(1).Caller(), "an unknown place") }
+func caller() string { return cmp.Or(core.CaptureStack(1).Caller(), unknownPlace) }
 
 // doubleFree unlocks rec and reports that its block is freed again.
 func (r *Resource) doubleFree(id core.BlockID, rec *ledger.Record) error {
@@ -160,9 +163,29 @@ type late struct {
 	op     string
 	id     core.BlockID
 	stream core.StreamID
-	// launch is the name of the launch, number its number if it has one yet.
+	// launch is the name of the launch, number its number if it has one yet, and uses what
+	// it declares.
 	launch string
 	number uint64
+	uses   []core.Use
+}
+
+// what is what the program named the block by, and call the call that it made.
+func (use late) what() string {
+	if slices.ContainsFunc(use.uses, func(u core.Use) bool { return u.Slice && u.Block.Generation == use.id.Generation }) {
+		return "slice"
+	}
+	return "block"
+}
+
+func (use late) call() string {
+	switch {
+	case use.op != "PrepareUse":
+		return use.op
+	case use.launch == "":
+		return "Launch"
+	}
+	return fmt.Sprintf("Launch %q", use.launch)
 }
 
 // staleUse unlocks rec and reports that its block is used after its free. If
@@ -175,7 +198,7 @@ func (r *Resource) staleUse(use late, rec *ledger.Record) error {
 	if r.Mode() == Off {
 		return err
 	}
-	text := fmt.Sprintf("generation %s tagged %q is %s and was named by %s", b.ID.Generation, b.Tag, b.State, use.op)
+	text := fmt.Sprintf("a freed %s was passed to %s: generation %s tagged %q is %s", use.what(), use.call(), b.ID.Generation, b.Tag, b.State)
 	if heir, ok := r.ledger.Heir(b); ok {
 		f.Kind = names.FindingReuseRace
 		text = fmt.Sprintf("%s; its memory at %#x belongs to generation %s tagged %q by now, which is %s", text, b.ID.Ptr, heir.ID.Generation, heir.Tag, heir.State)

@@ -163,7 +163,7 @@ func (r *Resource) retainBlocks(o *openLaunch, req *core.UseRequest) error {
 		}
 		if !live || rec.Guard != nil {
 			var err error
-			if rec, err = r.usable("PrepareUse", u.Block, req.Stream, req.Launch); err != nil {
+			if rec, err = r.usable(late{op: "PrepareUse", id: u.Block, stream: req.Stream, launch: req.Launch, uses: req.Uses}); err != nil {
 				return err
 			}
 			if rec == nil {
@@ -198,7 +198,8 @@ func (r *Resource) glance(id core.BlockID) (rec *ledger.Record, live bool) {
 
 // usable returns the record of a block that is to be used, locked, or nil if
 // the ledger does not know it and the upstream must judge.
-func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, launch string) (*ledger.Record, error) {
+func (r *Resource) usable(use late) (*ledger.Record, error) {
+	id := use.id
 	if id.Ordinal != r.ordinal {
 		return nil, nil
 	}
@@ -211,9 +212,9 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 		rec.Unlock()
 		return nil, nil
 	case rec.State() != core.Live:
-		return nil, r.staleUse(late{op: op, id: id, stream: stream, launch: launch}, rec)
+		return nil, r.staleUse(use, rec)
 	case rec.Guard != nil && !rec.Guard.Layout.Contains(id.Ptr):
-		return nil, r.wildPointer(op, id, stream, rec)
+		return nil, r.wildPointer(use.op, id, use.stream, rec)
 	}
 	return rec, nil
 }
@@ -235,7 +236,7 @@ func (r *Resource) begin(o *openLaunch, in *core.Intent) {
 // noteUses adds the launch to the uses of its known blocks. Both lists are
 // sorted by generation. It fails if a block was freed since it was looked up,
 // which can be while the upstream waited for another intent.
-func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
+func (r *Resource) noteUses(o *openLaunch, in *core.Intent, uses []core.Use) error {
 	if len(o.known) == 0 {
 		return nil
 	}
@@ -256,7 +257,7 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 			continue
 		}
 		if h.guarded() && h.rec.State() != core.Live {
-			return r.staleUse(late{op: "PrepareUse", id: u.Block, stream: in.Stream, launch: in.Launch, number: in.ID}, h.rec)
+			return r.staleUse(late{op: "PrepareUse", id: u.Block, stream: in.Stream, launch: in.Launch, number: in.ID, uses: uses}, h.rec)
 		}
 		h.ptr, h.bytes = h.rec.Ptr, h.rec.Bytes
 		unwritten := h.rec.ReadsUnwritten(u.Access)
@@ -312,7 +313,7 @@ func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
 		}
 		h.rec.Unlock()
 		if last {
-			defer r.freeUnblocked(ctx, h.rec) // all of them, also where code of the user's panics
+			defer r.freeUnblocked(ctx, h.rec) //nolint:gocritic // all of them, also where code of the user's panics
 		}
 	}
 	o.recycle()

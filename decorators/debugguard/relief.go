@@ -74,17 +74,23 @@ func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block,
 // claim is lent nothing that is pending: once what is would do, no more is given
 // up for it, and the device is waited for as in Allocate. The guard's own overhead
 // is never drawn from a claim.
-func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (c core.Claim, err error) {
 	given := r.given()
-	c, err := r.upstream.Reserve(ctx, bytes, tag)
-	if err == nil {
+	if c, err = r.upstream.Reserve(ctx, bytes, tag); err == nil {
 		return c, nil
 	}
+	returned := false
+	defer func() {
+		if !returned && c.ID != 0 { // as in obtain
+			_ = r.upstream.ReleaseClaim(context.WithoutCancel(ctx), c.ID)
+		}
+	}()
 	req := core.Request{Bytes: bytes, Requested: bytes, Tag: tag}
 	err = r.relieve(ctx, want{req: &req, patient: true}, given, err, func() (err error) {
 		c, err = r.upstream.Reserve(ctx, bytes, tag)
 		return err
 	})
+	returned = true
 	if err != nil {
 		r.passRefusal(ctx, &req, err)
 	}
@@ -136,10 +142,6 @@ func (r *Resource) pendingSuffices(err error) bool {
 	short, ok := errors.AsType[*core.OutOfBudgetError](err)
 	return ok && short.Remaining+less(short.Pending, r.blockedFrees.amount().Bytes) >= short.Requested
 }
-
-// progress is what a want of memory may be cured by: blocks that were given up,
-// and those that the upstream has released since.
-type progress struct{ given, released uint64 }
 
 // given counts the blocks that were given up for any reason.
 func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.canaries.freed.Load() }

@@ -68,7 +68,7 @@ func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
 	if r.Mode() == Off {
 		return nil
 	}
-	rec, err := r.usable("Seal", id, id.AllocStream, "")
+	rec, err := r.usable(late{op: "Seal", id: id, stream: id.AllocStream})
 	if err != nil {
 		return err
 	}

@@ -58,11 +58,11 @@ func (r *Resource) prepareKnown(ctx context.Context, req *core.UseRequest, o *op
 	}
 	if *t, err = r.prepare(ctx, req); err != nil {
 		r.dropBlocks(ctx, o)
-		return r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
+		return r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch, uses: req.Uses})
 	}
 	r.delay(ctx, req.Stream)
 	r.begin(o, t.Intent())
-	if err := r.noteUses(o, t.Intent()); err != nil { // freed while this call waited
+	if err := r.noteUses(o, t.Intent(), req.Uses); err != nil { // freed while this call waited
 		return r.withdraw(ctx, t, o, err)
 	}
 	if len(req.Pointers) > 0 && !r.cfg.Advanced.Refuse {
@@ -171,7 +171,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	if r.gate.Load() == 0 || !r.tracked {
 		return r.uses.RecordUse(ctx, id, stream)
 	}
-	rec, err := r.usable("RecordUse", id, stream, "")
+	rec, err := r.usable(late{op: "RecordUse", id: id, stream: stream})
 	if err != nil {
 		return err
 	}

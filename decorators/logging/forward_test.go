@@ -147,3 +147,31 @@ func questions(t *testing.T, r *Resource, up *budgeted, block core.Block) {
 		t.Errorf("ordinal %d, string %q", r.Ordinal(), r)
 	}
 }
+
+// panicking is a sink that does not work.
+type panicking struct{ Sink }
+
+func (panicking) Put(Record) { panic("a sink of the user's") }
+
+// What nobody is given, because a sink panics, is given back.
+func TestAPanicOfASinkLeavesNoClaimAndNoBlock(t *testing.T) {
+	up := &budgeted{Fake: coretest.NewFake(0)}
+	r := must.Get(New(up, Config{Sinks: []Sink{panicking{NewRing(8)}}}))(t)
+	panics := func(f func()) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic did not go on")
+			}
+		}()
+		f()
+	}
+	panics(func() { _, _ = r.Reserve(t.Context(), 9, "x") })
+	if !slices.Contains(up.calls, "ReleaseClaim") {
+		t.Errorf("the claim was not given back: %v", up.calls)
+	}
+	panics(func() { _, _ = r.Allocate(t.Context(), core.Request{Bytes: 9}) })
+	if st := up.Fake.Stats(); st.Live.Blocks != 0 || st.Allocations != 1 {
+		t.Errorf("the block was not given back: %+v", st)
+	}
+}

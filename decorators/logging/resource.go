@@ -105,15 +105,23 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 }
 
 // Reserve forwards, and logs the bytes and the tag.
-func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (claim core.Claim, err error) {
 	if !r.ops.has(oplog.OpReserve) {
 		return r.upstream.Reserve(ctx, bytes, tag)
 	}
+	returned := false
+	defer func() {
+		if !returned && claim.ID != 0 { // a sink panics, and nobody gets the claim
+			_ = r.upstream.ReleaseClaim(context.WithoutCancel(ctx), claim.ID)
+		}
+	}()
 	start := r.clock()
-	claim, err := r.upstream.Reserve(ctx, bytes, tag)
+	claim, err = r.upstream.Reserve(ctx, bytes, tag)
 	took := r.clock().Since(start)
 	rec := Record{Event: oplog.Event{Tag: tag.OrUntagged(), Requested: bytes, Bytes: bytes}}
-	return claim, r.put(ctx, &rec, oplog.OpReserve, start, took, err)
+	err = r.put(ctx, &rec, oplog.OpReserve, start, took, err)
+	returned = true
+	return claim, err
 }
 
 // ReleaseClaim forwards, and logs that it happened.

@@ -44,7 +44,7 @@ func Alerts() []Alert {
 		{Name: "FencepostDeviceLost", KeepFiring: "30m", Severity: Critical, Board: "guard", Scene: "lose",
 			Expr:        `gpumem_health{state="poisoned"} == 1`,
 			Summary:     "The GPU's context is lost: " + on,
-			Description: "A driver error took the device's context. The runtime refuses every call, and only a new process gets the device back."},
+			Description: "A driver error took the device's context. The runtime refuses every call, and only a new process gets the device back. Xid 13, 31 and 43 in the kernel log are mostly the application's; 48, 63, 64, 79, 94 and 95 ask for draining the host."},
 		{Name: "FencepostDegraded", For: "5m", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "misuse",
 			Expr:        lowest(`gpumem_health{state="degraded"}`) + ` == 1`,
 			Summary:     "Something is wrong: " + on,

@@ -60,7 +60,7 @@ var fleet = Board{
 			Queries: []Query{{Expr: `sum by (kind) (increase(instance_kind:gpumem_findings_total{@}[1h])) / on () group_left () count(gpumem_health{@, state="ok"}) > 0`, Legend: "{{kind}}", Proof: moves("misuse", 0.1, "kind", "double-free")}}},
 		{Title: "Where bugs were found", Kind: Table, Unit: units.Short, Width: 12, None: "none", Link: "guard#Findings by kind and victim",
 			Shows:   "Findings within the time range by instance and kind, of processes that have ended too, from a recording rule.",
-			Bad:     "One host alone: its hardware, or its driver. All: the program.",
+			Bad:     "One host alone, with a program that others run well: its hardware, or its driver. All: the program.",
 			Do:      "Open the board of the guard for the instance.",
 			Columns: []Column{{Label: "instance", Heading: "instance"}, {Label: "device", Heading: "device"}, {Label: "kind", Heading: "kind"}, {Label: "Value", Heading: "findings"}},
 			Queries: []Query{{Expr: `sort_desc(max by (instance, device, kind) (max_over_time(instance_kind:gpumem_findings_total{@}[$__range])) > 0)`, Proof: moves("corrupt", 1, "kind", "oob-write"), Raw: "one finding a week must not vanish from the board"}}},

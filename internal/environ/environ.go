@@ -31,6 +31,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_DEVICE_ORDER", "DeviceOrder", "waits for compute-sanitizer: 1 or 0"},
 	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged"},
 	{"FENCEPOST_PATIENCE", "Patience", "how long a request waits for memory that is freed and not passed by the device"},
+	{"FENCEPOST_RESERVE_PASSES", "ReservePasses", "jobs that may pass one that waits for a larger reservation"},
 	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode"},
 	{"FENCEPOST_GUARD_POLICY", "GuardPolicy", "what follows a finding: report, refuse or stop"},
 	{"FENCEPOST_GUARD_TAGS", "GuardConfig.HuntTags", "tags to hunt, separated by commas"},

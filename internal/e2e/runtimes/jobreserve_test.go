@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func nothing(*fencepost.Job) error { return nil }
@@ -174,4 +177,68 @@ func TestWhatAJobFreesReturnsToItsReservation(t *testing.T) {
 			}, fencepost.Reserve(4096, 0)))
 		})
 	}
+}
+
+// Small jobs that come later do not pass a large one that waits, unless so many may.
+func TestReservationsAreServedInOrder(t *testing.T) {
+	for _, passes := range []int{0, 2} {
+		rt := e2e.Open(t, fencepost.Config{Budget: 4096, Guard: "off", ReservePasses: passes})
+		held := must.Get(rt.Reserve(t.Context(), 2048, "held"))(t)
+		var mu sync.Mutex
+		var order []string
+		var jobs sync.WaitGroup
+		wait := func(name string, bytes uint64, i int) {
+			jobs.Go(func() {
+				e2e.Succeed(t, name, rt.Do(context.Background(), name, func(*fencepost.Job) error {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, name)
+					return nil
+				}, fencepost.Reserve(bytes, time.Minute)))
+			})
+			for rt.Waiting()+len(orderOf(&mu, &order)) < i {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		wait("large", 4096, 1)
+		for i := range 4 {
+			wait("small", 1024, i+2)
+		}
+		must.Do(t, rt.ReleaseClaim(t.Context(), held.ID))
+		jobs.Wait()
+		if at := slices.Index(order, "large"); at != passes {
+			t.Errorf("%d may pass: %v", passes, order)
+		}
+		nothingIsHeld(t, rt)
+	}
+}
+
+func orderOf(mu *sync.Mutex, order *[]string) []string {
+	mu.Lock()
+	defer mu.Unlock()
+	return slices.Clone(*order)
+}
+
+// One that gives up leaves its turn to the next, and takes nothing itself while others wait.
+func TestAWaitThatEndsLosesNobodysTurn(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Budget: 4096, Guard: "off"})
+	held := must.Get(rt.Reserve(t.Context(), 2048, "held"))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	first, last := make(chan error), make(chan error)
+	go func() { first <- rt.Do(ctx, "first", nothing, fencepost.Reserve(4096, time.Minute)) }()
+	for rt.Waiting() < 1 {
+		time.Sleep(time.Millisecond)
+	}
+	err := rt.Do(t.Context(), "hurried", nothing, fencepost.Reserve(1024, time.Millisecond))
+	if _, ok := errors.AsType[*core.OutOfBudgetError](err); !ok || rt.Stats().Refusals != 1 {
+		t.Errorf("behind one that waits: %v, %d refusals", err, rt.Stats().Refusals)
+	}
+	go func() { last <- rt.Do(t.Context(), "last", nothing, fencepost.Reserve(2048, time.Minute)) }()
+	for rt.Waiting() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	expect.Error(t, <-first, context.Canceled)
+	must.Do(t, <-last, rt.ReleaseClaim(t.Context(), held.ID))
+	nothingIsHeld(t, rt)
 }

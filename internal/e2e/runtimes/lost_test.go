@@ -189,3 +189,29 @@ func TestALossThatOnlyTheGuardHasMetIsToldByClose(t *testing.T) {
 		t.Error("the life told of each loss itself")
 	}
 }
+
+// A kernel runs wild and a copy of its results waits behind it: the kernel is named first.
+func TestTheKernelThatLostTheDeviceIsNamedBeforeTheCopyBehindIt(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{})
+	k := loadAdd(t, rt)
+	err := rt.Do(t.Context(), "job", func(j *fencepost.Job) error {
+		from, err := fencepost.Upload(j, []uint32{1, 2})
+		to, allocErr := fencepost.Alloc[uint32](j, 2)
+		e2e.Succeed(t, "memory", errors.Join(err, allocErr))
+		release, err := e2e.Simulated(rt).Hold(j.Stream().Handle()) // until the copy is enqueued
+		e2e.Succeed(t, "hold", err)
+		defer release()
+		err = j.Launch(k, cuda.Blocks1D(2, 32), fencepost.Writes(to), fencepost.Reads(from), fencepost.Value(uint32(1<<30)), fencepost.Value(uint32(1)))
+		e2e.Succeed(t, "launch", err)
+		values := make([]uint32, 2)
+		e2e.Succeed(t, "copy", cuda.CopyToHost(t.Context(), values, to, j.Stream().ID()))
+		return nil
+	})
+	if !errors.Is(err, core.ErrSticky) {
+		t.Fatalf("the job says %v", err)
+	}
+	f := e2e.Single(t, rt, names.FindingStickyError)
+	if len(f.Suspects) < 2 || f.Suspects[0].Launch != "add" || f.Suspects[len(f.Suspects)-1].Launch == "add" {
+		t.Errorf("in flight: %v", f.Suspects)
+	}
+}

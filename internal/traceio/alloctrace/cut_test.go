@@ -55,6 +55,23 @@ func TestAFileCutAnywhereIsReadUpToItsLastWholeRow(t *testing.T) {
 	}
 }
 
+// A log that lost its beginning, or records in between, is known by the numbers of
+// the others; a log that a second process goes on with lacks none.
+func TestRecordsThatAreMissingAreCounted(t *testing.T) {
+	rec := func(numbers ...int) (text string) {
+		for _, n := range numbers {
+			text += fmt.Sprintf(`{"time":"2026-01-01T00:00:00Z","mono_ns":1,"seq":%d,"op":"reap","device":0,"stream":0}`+"\n", n)
+		}
+		return text
+	}
+	for text, want := range map[string]uint64{rec(1, 2, 3): 0, rec(2, 1, 3): 0, rec(4, 5): 3, rec(1, 2, 9): 6, rec(1, 2, 3, 1, 2): 0, rec(0, 0): 0} {
+		passed, err := alloctrace.DefaultLimits.EachEvent("f", strings.NewReader(text), func(string, oplog.Event) {})
+		if trace := read(t, text); err != nil || passed.Missing != want || trace.Passed.Missing != want {
+			t.Errorf("%s: %d and %d missing, want %d; %v", text, passed.Missing, trace.Passed.Missing, want, err)
+		}
+	}
+}
+
 // Of a packed file too, as far as it unpacks.
 func TestATruncatedGzipIsReadAsFarAsItUnpacks(t *testing.T) {
 	data := compress(t, []byte(logOf(20_000)))

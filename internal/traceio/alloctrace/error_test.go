@@ -25,6 +25,7 @@ var parseErrors = map[string]struct{ text, want string }{
 	"OTLP":                 {`{"resourceSpans":[]}` + "\n", "f:1: header: this is spans in OTLP's JSON" + supported},
 	"an incident":          {"{\n  \"schema\": 1,\n  \"number\": 1,\n  \"finding\": {\n", "f:1: header: this is an incident of Fencepost's, which fencepost incident shows" + supported},
 	"SQLite":               {"SQLite format 3\x00", "f:1: header: this is an SQLite database, such as Nsight Systems exports" + supported},
+	"pretty, and no end":   {"{\n  \"rows\": 7,\n  \"more\": [" + strings.Repeat(" ", 70_000), `f:1: header: this is JSON of another kind (with "rows, more")` + supported},
 	"another log":          {`{"time":"x","level":"INFO","msg":"hi"}` + "\n", `f:1: header: this is JSON of another kind (with "time, level, msg")` + supported},
 	"too few columns":      {header + "0,00:00:00:000000,free,0x1,1\n", `f:2: row: want the six columns Thread,Time,Action,Pointer,Size,Stream, got "0,00:00:00:000000,free,0x1,1"`},
 	"too many columns":     {header + row("free", "0x1", "1,2"), `f:2: row: want the six columns Thread,Time,Action,Pointer,Size,Stream, got "0,00:00:00:000000,free,0x1,1,2,0"`},

@@ -41,7 +41,7 @@ func (l Limits) EachEvent(name string, r io.Reader, yield func(line string, e op
 	if d.format != FormatLog {
 		return Passed{}, bad("header", "", "this is RMM's CSV, which replay reads, and not a log of Fencepost's").at(name, 1)
 	}
-	var clock logClock
+	clock := logClock{numbers: &d.numbers}
 	for {
 		line, err := d.next()
 		var e oplog.Event
@@ -52,10 +52,10 @@ func (l Limits) EachEvent(name string, r io.Reader, yield func(line string, e op
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return d.passed, nil
+			return d.Passed(), nil
 		}
 		if err != nil {
-			return d.passed, err
+			return d.Passed(), err
 		}
 		yield(line, e)
 	}
@@ -78,7 +78,10 @@ type eventLine struct {
 }
 
 // logClock turns the times of a log into instants.
-type logClock struct{ start time.Time }
+type logClock struct {
+	start   time.Time
+	numbers *numbers
+}
 
 // at is the instant of a line.
 func (c *logClock) at(wall time.Time, mono time.Duration) time.Time {
@@ -96,6 +99,7 @@ func (c *logClock) parse(line string) (oplog.Event, *ParseError) {
 		wrong.Field = strings.TrimPrefix(wrong.Field, "logLine.")
 		return oplog.Event{}, wrong
 	}
+	c.numbers.note(l.Seq)
 	op, err := l.operation()
 	if err != nil {
 		return oplog.Event{}, err

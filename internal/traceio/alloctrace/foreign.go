@@ -51,7 +51,9 @@ func foreignObject(head []byte) string {
 	return fmt.Sprintf("JSON of another kind (with %q)", strings.Join(keys[:min(len(keys), 5)], ", "))
 }
 
-// outerKeys are the keys of the first object as far as head has it.
+// outerKeys are the keys of the first object as far as head has it. It is whole
+// also if head has its end no more, and more than its first line: no log's record
+// goes on in another line.
 func outerKeys(head []byte) (keys []string, whole bool) {
 	d := json.NewDecoder(bytes.NewReader(head))
 	_, err := d.Token() // the brace
@@ -61,10 +63,11 @@ func outerKeys(head []byte) (keys []string, whole bool) {
 			break
 		}
 		keys = append(keys, fmt.Sprint(key))
+		whole = bytes.IndexByte(head[:d.InputOffset()], '\n') >= 0
 		err = d.Decode(new(json.RawMessage))
 	}
 	if err == nil {
 		_, err = d.Token()
 	}
-	return keys, err == nil
+	return keys, whole || err == nil
 }

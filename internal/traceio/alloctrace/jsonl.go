@@ -39,8 +39,8 @@ var knownOps = func() map[string]bool {
 	return known
 }()
 
-// logRows parses records of Fencepost's log, and notes the number of the first.
-type logRows struct{ first *uint64 }
+// logRows parses records of Fencepost's log, and notes their numbers.
+type logRows struct{ numbers *numbers }
 
 func (logRows) mayBeCut(string) bool { return false }
 
@@ -50,9 +50,7 @@ func (p logRows) parse(line string) (row Row, ok bool, err *ParseError) {
 	if jsonErr := json.Unmarshal([]byte(line), &l); jsonErr != nil {
 		return Row{}, false, jsonError(line, jsonErr)
 	}
-	if *p.first == 0 {
-		*p.first = l.Seq
-	}
+	p.numbers.note(l.Seq)
 	action, err := l.action()
 	if err != nil || action == 0 {
 		return Row{}, false, err

@@ -24,4 +24,21 @@ type Passed struct {
 	// file of a process that crashed does, or one on a full disk; zero if it
 	// ends where a row does.
 	Cut int
+	// Missing is how many records of a log's process are not in it, by their
+	// numbers: those before its first, lost ones, and other runtimes'.
+	Missing uint64
 }
+
+// numbers are those of the records of a log, which a process counts from 1.
+type numbers struct{ highest, seen uint64 }
+
+func (n *numbers) note(number uint64) {
+	if number > 0 {
+		n.seen++
+		n.highest = max(n.highest, number)
+	}
+}
+
+// missing is how many there are not. A log of several processes has more than the
+// highest number of any.
+func (n *numbers) missing() uint64 { return max(n.highest, n.seen) - n.seen }

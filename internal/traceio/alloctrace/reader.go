@@ -40,7 +40,7 @@ type Reader struct {
 	bytes        uint64
 	skipped      int
 	passed       Passed
-	firstRecord  uint64
+	numbers      numbers
 	// pending is a first line that is a row, until it is read; unended says that
 	// the current line is the last one and has no end.
 	pending *string
@@ -85,7 +85,7 @@ func (d *Reader) detect() error {
 		return bad("header", "", "this is "+kind+supported).at(d.name, 1)
 	}
 	if head[0] == '{' {
-		d.format, d.parser = FormatLog, logRows{&d.firstRecord}
+		d.format, d.parser = FormatLog, logRows{&d.numbers}
 		return nil
 	}
 	line, long, err := d.read()
@@ -149,7 +149,11 @@ func (d *Reader) refuse(wrong *ParseError) error {
 }
 
 // Passed is what was passed over so far.
-func (d *Reader) Passed() Passed { return d.passed }
+func (d *Reader) Passed() Passed {
+	p := d.passed
+	p.Missing = d.numbers.missing()
+	return p
+}
 
 // next returns the next line that is not too long, without its end, and io.EOF
 // behind the last one. A file of which every row is too long is an error.

@@ -128,7 +128,4 @@ type Trace struct {
 	Skipped int
 	// Passed is what of the file is not in the trace.
 	Passed Passed
-	// FirstRecord is the number that the first record of a log has in its
-	// process: above 1 there were others before it. Zero if it is not known.
-	FirstRecord uint64
 }

@@ -88,7 +88,7 @@ func Play(ctx context.Context, t *alloctrace.Trace, cfg Config) (*Report, error)
 	p := &player{cfg: cfg, leases: map[alloctrace.StreamKey]*leased{}, live: map[alloctrace.Key]held{}, refused: map[alloctrace.Key]alloctrace.Row{},
 		empty: map[alloctrace.Key]bool{}, seen: map[alloctrace.Key]bool{}, lowest: math.MaxUint64,
 		report: &Report{File: t.Name, Format: t.Format.String(), Resource: cfg.Runtime.String(), LeftLive: []Left{}, Failures: []Failure{}, Findings: map[string]uint64{},
-			TooLong: uint64(t.Passed.TooLong), FirstTooLong: t.Passed.FirstTooLong, Cut: t.Passed.Cut, LowerBounds: t.FirstRecord > 1}}
+			TooLong: uint64(t.Passed.TooLong), FirstTooLong: t.Passed.FirstTooLong, Cut: t.Passed.Cut, Missing: t.Passed.Missing, LowerBounds: t.Passed.Missing > 0}}
 	if err := CheckSpeed(cfg.Speed); err != nil {
 		return p.report, err
 	}

@@ -33,9 +33,12 @@ type Report struct {
 	// them named: blocks that were live when the recording began.
 	EarlierBlocks uint64 `json:"earlier_blocks"`
 	EarlierBytes  uint64 `json:"earlier_bytes"`
-	// LowerBounds says that the file lacks the beginning of its program, by
-	// such frees or by the number of its first record: live bytes and reserved
-	// bytes were more than the report has.
+	// Missing are records of the log's process that are not in the file, by
+	// their numbers.
+	Missing uint64 `json:"missing_records"`
+	// LowerBounds says that the file lacks some of its program, mostly the
+	// beginning, by such frees or such numbers: live and reserved bytes may have
+	// been more than the report has.
 	LowerBounds bool `json:"lower_bounds"`
 	// Repeated are allocations at a pointer that was live: the row of its
 	// free is missing, and the earlier block stays live to the end.
