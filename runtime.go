@@ -222,6 +222,7 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		Windows:          r.windowPeaks,
 		Streams:          r.streams.Stats,
 		Findings:         r.findings.CountsByTag,
+		Waiting:          r.Waiting,
 		LogDropped:       r.log.Dropped,
 		RecordersDropped: r.core.DroppedRecorders,
 		Health:           r.Health,

@@ -223,3 +223,59 @@ func TestCloseTakesBackWhatIsOut(t *testing.T) {
 	mustBe(t, "what is left", left.String(), "nothing")
 	mustBe(t, "number of findings", found.count(), 0)
 }
+
+// overtaken is a resource that a Close overtakes in every call for new work.
+type overtaken struct {
+	*coretest.Fake
+	overtake func()
+}
+
+func (o *overtaken) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
+	o.overtake()
+	return o.Fake.Allocate(ctx, r)
+}
+
+func (o *overtaken) PrepareUse(ctx context.Context, r core.UseRequest) (core.Ticket, error) {
+	o.overtake()
+	return o.Fake.PrepareUse(ctx, r)
+}
+
+func (o *overtaken) Reserve(context.Context, uint64, core.Tag) (core.Claim, error) {
+	o.overtake()
+	return core.Claim{ID: 7}, nil
+}
+
+func (o *overtaken) ReleaseClaim(_ context.Context, id core.ClaimID) error {
+	if id != 7 {
+		return core.ErrInvalidRequest
+	}
+	return errReleased
+}
+
+var errReleased = errors.New("the claim was given back")
+
+func TestWorkThatCloseOvertakesIsTakenBack(t *testing.T) {
+	for name, work := range map[string]func(rt *core.Runtime) error{
+		"Allocate":   func(rt *core.Runtime) error { return errorOf(rt.Allocate(t.Context(), core.Request{Bytes: 64})) },
+		"PrepareUse": func(rt *core.Runtime) error { return errorOf(rt.PrepareUse(t.Context(), core.UseRequest{})) },
+		"Reserve":    func(rt *core.Runtime) error { return errorOf(rt.Reserve(t.Context(), 64, "")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &overtaken{Fake: coretest.NewFake(0)}
+			rt := newRuntime(t, o, nil)
+			o.overtake = func() {
+				left, err := rt.Close(t.Context())
+				succeed(t, "close", err)
+				mustBe(t, "number of leaks", len(left.Leaks), 0)
+			}
+			err := work(rt)
+			mustBe(t, "whether it was refused as closed", errors.Is(err, core.ErrClosed), true)
+			mustBe(t, "whether a claim was given back", errors.Is(err, errReleased), name == "Reserve")
+			o.Pass()
+			st := o.Stats()
+			mustBe(t, "blocks and intents that are left", st.Live.Blocks+st.Pending.Blocks+st.OpenIntents, uint64(0))
+		})
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }

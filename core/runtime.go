@@ -57,6 +57,9 @@ func (r *Runtime) Allocate(ctx context.Context, req Request) (b Block, err error
 	b, err = r.resource.Allocate(ctx, req)
 	if err != nil {
 		r.reportOutOfMemory(req, err)
+	} else if r.closed.Load() { // while it was under way: Close has not seen the block, and nothing is taken back
+		_, err = r.resource.Deallocate(context.WithoutCancel(ctx), b.ID)
+		return Block{}, errors.Join(r.admitReturn("Allocate"), err)
 	}
 	return b, r.observe("Allocate", err)
 }
@@ -81,6 +84,9 @@ func (r *Runtime) prepareUse(ctx context.Context, req *UseRequest) (Ticket, erro
 		return Ticket{}, err
 	}
 	t, err := r.resource.PrepareUse(ctx, *req)
+	if err == nil && r.closed.Load() { // while it waited
+		return Ticket{}, errors.Join(r.admitReturn("PrepareUse"), r.resource.AbortUse(context.WithoutCancel(ctx), t))
+	}
 	return t, r.observe("PrepareUse", err)
 }
 
@@ -106,7 +112,11 @@ func (r *Runtime) Reserve(ctx context.Context, bytes uint64, tag Tag) (Claim, er
 	if err := r.admit("Reserve"); err != nil {
 		return Claim{}, err
 	}
-	return r.resource.Reserve(ctx, bytes, tag)
+	c, err := r.resource.Reserve(ctx, bytes, tag)
+	if err == nil && r.closed.Load() { // while it waited
+		return Claim{}, errors.Join(r.admitReturn("Reserve"), r.resource.ReleaseClaim(context.WithoutCancel(ctx), c.ID))
+	}
+	return c, err
 }
 
 // ReleaseClaim gives back what is left of a claim.

@@ -159,7 +159,7 @@ func (r *tracker) retryFrees(s *stream) error {
 	return err
 }
 
-// errGivenUp is why queueFree chooses the stream anew: the block's own was given up after
+// errGivenUp is why queueFree chooses the stream anew: it was given up after
 // it was chosen.
 var errGivenUp = errors.New("the stream was given up")
 
@@ -216,10 +216,10 @@ func (r *tracker) queueFreeOn(s *stream, b *block, plan *fence.Plan, wait bool) 
 	return waits, done, err
 }
 
-// queueFreeLocked is queueFreeOn with the stream's lock held. The error is errGivenUp if s was
-// the block's stream and is no more.
+// queueFreeLocked is queueFreeOn with the stream's lock held. The error is errGivenUp if nothing
+// may be queued on s any more.
 func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeState, error) {
-	if s.IsGivenUp() && b.stream == s {
+	if s.IsGivenUp() { // the backstop, too, where Close has destroyed it
 		return waitsForRetry, errGivenUp
 	}
 	if err := s.Uncaptured(); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
@@ -219,4 +220,41 @@ func TestAClosingPoolHammer(t *testing.T) {
 		st := p.Stats()
 		equal(t, "leased, waiting and idle", st.Leased+st.Waiting+st.Idle, 0)
 	}
+}
+
+// Whoever has every stream may wait for somebody who waits for one, so he is told as soon as there
+// will be none.
+func TestWhoWaitsForAStreamIsToldThatNoneIsLeasedAnyMore(t *testing.T) {
+	b := newBench(t, capacity(1))
+	held := b.Lease(t, "held")
+	told := b.waiters(3)
+	b.Streams.BeginClose()
+	for range 3 {
+		closed(t, "a waiter", <-told)
+	}
+	equal(t, "leased", b.Streams.Stats().Leased, 1)
+	b.free(b.alloc(held, 256)) // the lease is as good as before
+}
+
+// A stream that the driver would not synchronise with is not destroyed: frees go on naming it.
+func TestAStreamThatCannotBeSynchronisedStaysForItsFrees(t *testing.T) {
+	b := newBench(t, capacity(2))
+	l := b.leases(2)
+	block := b.alloc(l[0], 256)
+	must(t, l[0].Release())
+	b.faults.FailEvery(drivertest.StreamSynchronize, driver.Unknown)
+	short, cancel := within(1)
+	defer cancel()
+	if err := b.Streams.Close(short); err == nil {
+		t.Error("closed while a lease is held")
+	}
+	for b.faults.Failed(drivertest.StreamSynchronize) == 0 || b.Streams.Stats().Total > 1 {
+		time.Sleep(time.Millisecond)
+	}
+	b.free(block)
+	b.drain()
+	b.faults.Clear()
+	must(t, l[1].Release())
+	must(t, b.Streams.Close(ctx))
+	equal(t, "streams destroyed", b.faults.Calls(drivertest.StreamDestroy), 2)
 }

@@ -53,6 +53,9 @@ type StreamPool struct {
 	backstop *stream
 	// closed: Close has begun, and no lease is granted. It is set with mu held.
 	closed atomic.Bool
+	// open ends then, by shut.
+	open context.Context
+	shut context.CancelFunc
 	// ending are the streams that are on their way to be destroyed; busy are
 	// those of them that had work to do at first.
 	ending, busy int
@@ -60,8 +63,8 @@ type StreamPool struct {
 	destroyed bool
 	// backing is held while the backstop is made.
 	backing sync.Mutex
-	// undestroyed are the streams that the driver would not destroy.
-	undestroyed []driver.Stream
+	// undestroyed are the streams that the driver would not synchronise with or destroy.
+	undestroyed []*stream
 	// graphs are those that the driver would not destroy and nobody has.
 	graphs []driver.Graph
 }
@@ -100,9 +103,10 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 	}
 	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky, beginStep: cfg.BeginStep,
 		leased: map[core.StreamID]*Lease{}, adoptedHandles: map[driver.Stream]bool{}}
+	p.open, p.shut = context.WithCancel(context.Background())
 	pool, err := puddle.NewPool(&puddle.Config[*stream]{
 		Constructor: p.construct,
-		Destructor:  p.destruct,
+		Destructor:  func(s *stream) { _ = p.destruct(s) },
 		MaxSize:     p.max,
 	})
 	if err != nil {
@@ -132,20 +136,29 @@ func (p *StreamPool) construct(context.Context) (*stream, error) {
 }
 
 // destruct destroys a stream after its work is done: only then may its slot
-// in the clocks go to another stream.
-func (p *StreamPool) destruct(s *stream) {
-	idle := p.makeIdle(s)
+// in the clocks go to another stream. One that it cannot be said of, or that the driver keeps, is
+// kept for Close: frees go on naming it.
+func (p *StreamPool) destruct(s *stream) error {
+	err := p.makeIdle(s)
 	defer s.Unlock()
-	if idle {
+	switch {
+	case err == nil:
 		s.LetGo()
+	case !errors.Is(err, core.ErrSticky):
+		p.keepUndestroyed(s)
+		return err
 	}
-	_ = p.destroyStream(s.Handle()) // Close tries again, and reports
+	if destroyed := p.drv.StreamDestroy(s.Handle()); destroyed != nil {
+		p.keepUndestroyed(s)
+		err = errors.Join(err, destroyed)
+	}
+	return err
 }
 
 // makeIdle synchronises a stream and returns with its lock held, which is not
-// held meanwhile. Frees may be queued then: so it looks again. It answers false
-// if the stream could not be synchronised.
-func (p *StreamPool) makeIdle(s *stream) bool {
+// held meanwhile. Frees may be queued then: so it looks again. The error is the
+// driver's refusal to synchronise.
+func (p *StreamPool) makeIdle(s *stream) error {
 	for {
 		s.Lock()
 		_ = s.Flush() // for whoever waits on the device for what the host has seen
@@ -154,7 +167,7 @@ func (p *StreamPool) makeIdle(s *stream) bool {
 		err := p.drv.StreamSynchronize(s.Handle())
 		s.Lock()
 		if err != nil || seq == s.Seq() && attempts == s.freeAttempts {
-			return err == nil
+			return err
 		}
 		s.Unlock()
 	}
@@ -171,6 +184,9 @@ func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) 
 	if p.closed.Load() {
 		return nil, p.explain("Acquire", errPoolClosed)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.open, cancel)() // whoever has every stream may wait for this lease
 	p.waiting.Add(1)
 	res, err := p.pool.Acquire(ctx)
 	p.waiting.Add(-1)
@@ -301,13 +317,14 @@ func (p *StreamPool) step(ctx context.Context, s oplog.Step) func(error) {
 func untraced(error) {}
 
 // BeginClose refuses new leases from now on, with an error that matches
-// [core.ErrClosed]. It waits for nothing. Leases that are out stay good, and Close takes
+// [core.ErrClosed], to those who wait for one too. It waits for nothing. Leases that are out stay good, and Close takes
 // them back.
 func (p *StreamPool) BeginClose() {
 	if p != nil {
 		p.mu.Lock()
 		p.closed.Store(true)
 		p.mu.Unlock()
+		p.shut()
 	}
 }
 
@@ -332,8 +349,8 @@ func (p *StreamPool) Close(ctx context.Context) error {
 	if err := needPool("Close", p); err != nil {
 		return err
 	}
+	p.BeginClose()
 	p.mu.Lock()
-	p.closed.Store(true)
 	for _, l := range p.leased {
 		if l.resource != nil {
 			l.resource.Hijack()
@@ -428,16 +445,16 @@ func (p *StreamPool) destroy(ctx context.Context) error {
 	p.destroyed = true
 	p.table.shut()
 	if p.backstop != nil {
-		p.undestroyed = append(p.undestroyed, p.backstop.Handle())
+		p.undestroyed = append(p.undestroyed, p.backstop)
 		p.backstop = nil
 	}
-	handles := p.undestroyed
+	streams := p.undestroyed
 	p.undestroyed = nil
 	p.mu.Unlock()
 	p.backing.Unlock()
 	errs := []error{p.destroyGraphs()}
-	for _, h := range handles {
-		errs = append(errs, p.destroyWhenIdle(ctx, h))
+	for _, s := range streams {
+		errs = append(errs, p.destroyWhenIdle(ctx, s))
 	}
 	for _, s := range p.table.everyStream() {
 		s.Lock()
@@ -451,33 +468,27 @@ func (p *StreamPool) destroy(ctx context.Context) error {
 
 // destroyWhenIdle waits for the work of a stream of the pool until ctx ends, and
 // destroys the stream.
-func (p *StreamPool) destroyWhenIdle(ctx context.Context, h driver.Stream) error {
-	if p.answered(h) {
-		return errors.Join(p.drv.StreamSynchronize(h), p.destroyStream(h))
+func (p *StreamPool) destroyWhenIdle(ctx context.Context, s *stream) error {
+	if p.answered(s.Handle()) {
+		return p.destruct(s)
 	}
-	synchronized := make(chan error, 1)
-	go func() { synchronized <- p.drv.StreamSynchronize(h) }()
+	synchronized := make(chan struct{})
+	go func() {
+		defer close(synchronized)
+		_ = p.drv.StreamSynchronize(s.Handle()) // destruct tells
+	}()
 	select {
-	case err := <-synchronized:
-		return errors.Join(err, p.destroyStream(h))
+	case <-synchronized:
+		return p.destruct(s)
 	case <-ctx.Done():
-		p.keepUndestroyed(h)
+		p.keepUndestroyed(s)
 		return fmt.Errorf("closing the stream pool: the device has not done the work of a stream in time: %w", ctx.Err())
 	}
 }
 
 // keepUndestroyed leaves a stream to the next Close.
-func (p *StreamPool) keepUndestroyed(h driver.Stream) {
+func (p *StreamPool) keepUndestroyed(s *stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.undestroyed = append(p.undestroyed, h)
-}
-
-// destroyStream destroys a stream of the pool's, or keeps it for Close.
-func (p *StreamPool) destroyStream(h driver.Stream) error {
-	err := p.drv.StreamDestroy(h)
-	if err != nil {
-		p.keepUndestroyed(h)
-	}
-	return err
+	p.undestroyed = append(p.undestroyed, s)
 }

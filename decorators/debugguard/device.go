@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"math/bits"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // The names of the guard's own launches in traces and logs below it.
@@ -73,15 +73,24 @@ func (r *Resource) launch(ctx context.Context, w work) (enqueued bool, err error
 	return true, errors.Join(err, r.upstream.FinishUse(ctx, t))
 }
 
+// ownPatience is how long a caller's intent waits for an access of the guard's.
+const ownPatience = time.Second
+
 // prepare opens a caller's intent. One that only an access of the guard's
 // stands in the way of is tried until that has ended, whether the caller wants
-// to wait or not: the caller cannot know of it, and it ends at once.
+// to wait or not: the caller cannot know of it, and it ends at once, unless a capture
+// of somebody's keeps its end from being recorded. Then the caller is told after a while.
 func (r *Resource) prepare(ctx context.Context, req *core.UseRequest) (core.Ticket, error) {
 	t, err := r.uses.PrepareUse(ctx, *req)
-	for err != nil && !req.Wait && conflictsWithGuard(err) && ctx.Err() == nil {
-		runtime.Gosched()
-		t, err = r.uses.PrepareUse(ctx, *req)
+	if err == nil || req.Wait || !conflictsWithGuard(err) {
+		return t, err
 	}
+	patient, cancel := context.WithTimeout(ctx, ownPatience)
+	defer cancel()
+	_ = deadline.Poll(patient, func() (bool, error) {
+		t, err = r.uses.PrepareUse(ctx, *req)
+		return !conflictsWithGuard(err), nil
+	})
 	return t, err
 }
 

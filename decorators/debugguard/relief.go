@@ -250,7 +250,8 @@ type outwait struct {
 	end     context.CancelFunc
 	span    func(error)
 	seen    signs
-	pending uint64 // bytes that were on their way when it began
+	pause   time.Duration // before it asks again: others may free and take all the time
+	pending uint64        // bytes that were on their way when it began
 }
 
 // signs are what changes when something came of a wait.
@@ -319,6 +320,8 @@ func (r *Resource) goOn(ctx context.Context, w *outwait, req *core.Request, err 
 		}
 		r.forwarded.waiting.Add(1)
 	}
+	time.Sleep(w.pause)
+	w.pause = min(2*w.pause+time.Microsecond, time.Millisecond)
 	return deadline.Poll(w.patient, func() (bool, error) {
 		if w.seen != now {
 			w.seen = now

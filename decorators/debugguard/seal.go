@@ -35,6 +35,8 @@ type seal struct {
 	// set is what Seal ends with: until then a declared write or a free takes the
 	// seal away without a word, and Seal refuses. The lock of seals guards it.
 	set bool
+	// clears is that of seals where it began.
+	clears int
 	// clean is the tick of the last sum queued.
 	clean atomic.Uint64
 	// sums are those of the parts at the last verdict, nil before the first.

@@ -1,6 +1,7 @@
 package debugguard_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
@@ -235,4 +237,40 @@ func TestSealHammer(t *testing.T) {
 	group.Wait()
 	b.empty()
 	b.want()
+}
+
+// unfreeing is a fake that refuses a free while something else is done.
+type unfreeing struct {
+	*coretest.Fake
+	meanwhile func()
+}
+
+func (r *unfreeing) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
+	if meanwhile := r.meanwhile; meanwhile != nil {
+		r.meanwhile = nil
+		meanwhile()
+		return core.Block{}, errRefused
+	}
+	return r.Fake.Deallocate(ctx, id)
+}
+
+var errRefused = errors.New("the free is refused")
+
+// The free of a sealed block fails, and the guard was turned off meanwhile, which ended all seals: the block's too.
+func TestASealThatAFailedFreeTookIsNotPutBackOnceTheGuardWasOff(t *testing.T) {
+	for name, change := range map[string]func(*debugguard.Config){"guarded": func(*debugguard.Config) {}, "unguarded": sampled} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, debugguard.Off)
+			up := &unfreeing{Fake: b.fake}
+			b.guard = b.over(up, debugguard.Sample, change, func(c *debugguard.Config) { c.Advanced.PoisonCap = 1 })
+			block := b.alloc(64)
+			b.seal(block)
+			up.meanwhile = func() { must.Do(t, b.guard.SetMode(ctx, debugguard.Off)) }
+			_, err := b.guard.Deallocate(ctx, block.ID)
+			expect.Error(t, err, errRefused, "the free")
+			must.Do(t, b.guard.SetMode(ctx, debugguard.Sample))
+			b.launch("writer", 1, func() {}, block)
+			b.want()
+		})
+	}
 }

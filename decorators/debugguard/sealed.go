@@ -19,6 +19,8 @@ type seals struct {
 	mu    sync.Mutex
 	all   map[core.Generation]*seal
 	next  int // whose turn it is when bisecting
+	// clears is how often all seals were ended.
+	clears int
 	// endLock is held while seals begin and end, and read-held while checksums are
 	// queued of those that have not ended, which may take the driver a while: whoever
 	// only looks for a seal does not wait for it.
@@ -27,7 +29,7 @@ type seals struct {
 
 // put makes a seal one that everybody can find. It is not set yet.
 func (ss *seals) put(s *seal) {
-	ss.change(func() { ss.all[s.block.ID.Generation] = s })
+	ss.change(func() { ss.all[s.block.ID.Generation], s.clears = s, ss.clears })
 }
 
 // complete sets a seal, and reports false if somebody took it away.
@@ -36,13 +38,13 @@ func (ss *seals) complete(s *seal) bool {
 	return s.set
 }
 
-// restore takes a seal back whose block's free failed, nil for none.
+// restore takes a seal back whose block's free failed, nil for none. All may have been ended since.
 func (ss *seals) restore(s *seal) {
 	if s == nil {
 		return
 	}
 	ss.change(func() {
-		if s.set {
+		if s.set && s.clears == ss.clears {
 			ss.all[s.block.ID.Generation] = s
 		}
 	})
@@ -68,7 +70,7 @@ func (ss *seals) annul(s *seal) {
 }
 
 // clear ends all seals, uncompared.
-func (ss *seals) clear() { ss.change(func() { clear(ss.all) }) }
+func (ss *seals) clear() { ss.change(func() { clear(ss.all); ss.clears++ }) }
 
 // change does f under both locks.
 func (ss *seals) change(f func()) {

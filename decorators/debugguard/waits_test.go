@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
@@ -71,4 +73,29 @@ func TestBisectingIsNotHeldUpByWhoDrains(t *testing.T) {
 	expect.Success(t, <-patient)
 	b.free(block)
 	b.empty()
+}
+
+// held is a fake on which an access of the guard's own does not end.
+type held struct{ *coretest.Fake }
+
+func (held) PrepareUse(context.Context, core.UseRequest) (core.Ticket, error) {
+	return core.Ticket{}, &core.StreamMisuseError{Op: "PrepareUse", Holder: &core.UseRecord{Launch: "gpumem.guard.verify"}}
+}
+
+// An access of the guard's ends at once, unless something keeps its end from being recorded: callers
+// that do not wait are not kept for ever then.
+func TestAnAccessOfTheGuardsThatDoesNotEndKeepsNobodyForEver(t *testing.T) {
+	b := newBench(t, debugguard.Off)
+	b.guard = b.over(held{b.fake}, debugguard.Ledger)
+	told := make(chan error, 1)
+	go func() {
+		_, err := b.guard.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: "caller"})
+		told <- err
+	}()
+	select {
+	case err := <-told:
+		expect.Error(t, err, core.ErrStreamMisuse, "the launch")
+	case <-time.After(time.Minute):
+		t.Error("it waits still")
+	}
 }

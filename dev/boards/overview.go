@@ -249,6 +249,11 @@ var overview = Board{
 				{Expr: `sum by (outcome) (rate(gpumem_memory_waits_total{@}[$__rate_interval]))`, Legend: "{{outcome}}", Proof: moves("pending", 1, "outcome", "served")},
 				{Expr: `sum(rate(gpumem_memory_wait_seconds_total{@}[$__rate_interval])) / sum(rate(gpumem_memory_waits_total{@}[$__rate_interval])) >= 0`,
 					Legend: "mean wait", RightUnit: units.Seconds, Proof: moves("pending", 0.001)}}},
+		{Title: "Jobs in line for memory", Kind: TimeSeries, Unit: units.Short, Width: 12,
+			Shows:   "Jobs that wait for their reservation, in the order in which they came.",
+			Bad:     "The line does not empty between peaks: more work comes than memory for it, or the first waits for more than will come free.",
+			Do:      "Shed load, or shorten the wait; see what the first asks for and who holds memory, in the live view.",
+			Queries: []Query{{Expr: `sum(gpumem_budget_waiting{@})`, Legend: "jobs", Proof: moves("line", 1)}}},
 	},
 }
 

@@ -32,13 +32,13 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Isolate clears the environment's overrides, which would change what the tests
+// Isolate clears the environment's overrides, all but the seed of tests, which would change what the tests
 // build, and hides the GPU that this machine may have, so that they build the same
 // everywhere.
 func Isolate() {
 	resource = os.Getenv(ResourceVariable)
 	for _, entry := range os.Environ() {
-		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "FENCEPOST_") {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "FENCEPOST_") && name != "FENCEPOST_SEED" {
 			_ = os.Unsetenv(name)
 		}
 	}

@@ -29,6 +29,7 @@ type Place struct {
 	passed int // by how many
 	turn   chan struct{}
 	mayTry bool // though it is not the first
+	passes bool // it was let pass, and has not tried in vain since
 	at     *list.Element
 }
 
@@ -86,12 +87,13 @@ func (p *Place) MayTry() bool {
 	return may
 }
 
-// LetPass has one behind the first try whose bytes there is room for, if the place is the
-// first and may be passed once more.
+// LetPass is for a place that has tried in vain. It has one behind the first try whose bytes there
+// is room for, if the place is the first and may be passed once more: one at a time.
 func (p *Place) LetPass(room uint64) {
 	l := p.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	p.passes = false
 	if l.places.Front() != p.at || p.passed >= l.Passes {
 		return
 	}
@@ -100,9 +102,13 @@ func (p *Place) LetPass(room uint64) {
 		if next == nil {
 			return
 		}
-		if other := next.Value.(*Place); other.bytes <= room {
+		other := next.Value.(*Place)
+		if other.passes {
+			return // what it finds is not known yet; who leaves wakes the first
+		}
+		if other.bytes <= room {
 			p.passed++
-			other.mayTry = true
+			other.mayTry, other.passes = true, true
 			other.wake()
 			return
 		}

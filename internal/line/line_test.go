@@ -65,6 +65,27 @@ func TestOnlySoManyPassOneThatDoesNotFit(t *testing.T) {
 	}
 }
 
+// The first may look again before the one that it let pass has its room: that one does not pass twice.
+func TestOneThatPassesIsCountedOnce(t *testing.T) {
+	l := &Line{Passes: 2}
+	large, small, next := l.Join(100), l.Join(10), l.Join(10)
+	large.LetPass(20)
+	large.LetPass(20)
+	if !awake(small) || !small.MayTry() || awake(next) {
+		t.Error("not one at a time passes")
+	}
+	large.LetPass(20) // while it tries
+	small.Leave()
+	large.LetPass(20)
+	if !awake(next) || !next.MayTry() {
+		t.Error("only one passed where two may")
+	}
+	next.LetPass(20) // in vain
+	if large.LetPass(20); next.MayTry() {
+		t.Error("three passed where two may")
+	}
+}
+
 // BenchmarkTurn is a wake and a change of the first, beside so many who wait.
 func BenchmarkTurn(b *testing.B) {
 	for _, n := range []int{1, 10_000} {

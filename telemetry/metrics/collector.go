@@ -66,6 +66,8 @@ type Source struct {
 	Started time.Time
 	// Dumps counts the dumps of the history, by every trigger and outcome.
 	Dumps func() []dump.Count
+	// Waiting is how many jobs wait for their reservation.
+	Waiting func() int
 	// LogDropped counts log records that were dropped.
 	LogDropped func() uint64
 	// RecordersDropped counts launch recorders dropped without an end; see
@@ -97,6 +99,7 @@ func (s Source) groups() []group {
 		read(s.Incidents, incidentMetrics),
 		read(s.Dumps, dumpMetrics),
 		read(s.History, historyMetrics...),
+		read(s.Waiting, waitingMetrics),
 		read(s.LogDropped, logMetrics),
 		read(s.RecordersDropped, recorderMetrics),
 		read(s.Health, healthMetrics...),

@@ -121,6 +121,7 @@ func fullSource(d metrics.Device) metrics.Source {
 		Dumps: func() []dump.Count {
 			return []dump.Count{{Trigger: dump.Finding, Outcome: dump.Written, Count: 61}, {Trigger: dump.Finding, Outcome: dump.Limited, Count: 62}}
 		},
+		Waiting:          func() int { return 17 },
 		LogDropped:       func() uint64 { return 31 },
 		RecordersDropped: func() uint64 { return 32 },
 		Health: func() core.Health {

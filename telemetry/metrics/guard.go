@@ -89,6 +89,8 @@ func sendDumps(counts []dump.Count, out sender) {
 	}
 }
 
+var waitingMetrics = family[int]{gauge("gpumem_budget_waiting", "Jobs that wait for their reservation."), func(n int, out sender) { out.count(uint64(n)) }}
+
 var logMetrics = family[uint64]{counter("gpumem_log_records_dropped_total", "Log records dropped because a sink could not keep up."), itself}
 
 var recorderMetrics = family[uint64]{counter("gpumem_recorders_dropped_total", "Launch recorders dropped without a commit or an abort."), itself}

@@ -63,6 +63,12 @@ var memoryScenes = []scene{
 			s.once(second, "second", limit/8*5)
 		})
 	}},
+	{name: "line", configure: small, act: func(s *steps) {
+		s.hold("greedy", limit/2)
+		s.loops.Go(func() {
+			_ = s.rt.Do(s.ctx, "waiting", func(*fencepost.Job) error { return nil }, fencepost.Reserve(limit*3/4, time.Hour))
+		})
+	}},
 	// The driver refuses what the budget admits.
 	{name: "oom", configure: traced, act: func(s *steps) { s.faults.FailEvery(drivertest.MemAllocAsync, driver.OutOfMemory) }},
 	{name: "foreign", act: func(s *steps) {

@@ -204,6 +204,9 @@ func TestReservationsAreServedInOrder(t *testing.T) {
 		for i := range 4 {
 			wait("small", 1024, i+2)
 		}
+		for len(orderOf(&mu, &order)) < passes { // they have room, and the large one none
+			time.Sleep(time.Millisecond)
+		}
 		must.Do(t, rt.ReleaseClaim(t.Context(), held.ID))
 		jobs.Wait()
 		if at := slices.Index(order, "large"); at != passes {
