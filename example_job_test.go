@@ -108,7 +108,6 @@ func ExampleRuntime_Measure() {
 	rt, _ := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim})
 	defer rt.Close(ctx)
 	weights, _ := rt.Allocate(ctx, core.Request{Bytes: 1000, Tag: "weights"})
-	defer rt.Deallocate(ctx, weights.ID)
 
 	stretch := rt.Measure(ctx)
 	err := rt.Do(ctx, "batch", func(j *fencepost.Job) error {
@@ -126,6 +125,7 @@ func ExampleRuntime_Measure() {
 		return nil
 	})
 	peak := stretch.Stop()
+	_, _ = rt.Deallocate(ctx, weights.ID)
 	fmt.Println("the runtime:", peak.Requested, "of which weights", peak.Tags["weights"].Requested, "and batch", peak.Tags["batch"].Requested, err)
 	// Output:
 	// the job: 300

@@ -35,6 +35,9 @@
 // between recalls: that is the truth at least, and at most the sum of what each stream
 // had at its own highest and has claimed ahead, and never more than the peak since the beginning.
 //
+// Those stretches follow the clock. Those that a program asks for ([Group.Measure]) are exact to the
+// operation, and cost a common word while one is open.
+//
 // Where a stretch ends the level falls to what is live. Who raises claimed meanwhile must not
 // go by the former level, so for as long as slack is recalled there is none that would do.
 package books

@@ -31,7 +31,7 @@ var textuals = []textual{
 	},
 	{
 		"cuda/block.go", "block.fillLocked", "a block is ready at once",
-		"b.history.Begin(ready, span)", "if b.history.Begin(ready, span); mutated() {\n b.history.Release()\n }",
+		"b.history.Begin(ready, req.Span)", "if b.history.Begin(ready, req.Span); mutated() {\n b.history.Release()\n }",
 	},
 	{
 		"internal/fence/clock.go", "clock.raise", "the entry is the other's, and not the larger",
