@@ -217,10 +217,15 @@ func (b *Books) takeLive(c *core.Block, e *Entry) (short Shortage) {
 		e.live = true
 		short[Requested] = b.take(Requested, int64(c.Requested))
 		short[Live] = b.take(Live, int64(c.Bytes))
-		b.tell(c, e, 1)
+		if b.isFollowed(e) {
+			b.tell(c, e, 1)
+		}
 	}
 	return short
 }
+
+// isFollowed reports whether anybody follows a block; hardly ever, so it is inlined.
+func (b *Books) isFollowed(e *Entry) bool { return e.Account != nil || b.meter != nil }
 
 // tell tells who follows a block that it is live (1) or no more (-1).
 func (b *Books) tell(c *core.Block, e *Entry, sign int64) {
@@ -256,7 +261,9 @@ func (b *Books) cover(d Size, n int64) bool {
 func (b *Books) giveLive(c *core.Block, e *Entry) {
 	if !e.Withheld {
 		e.live = false
-		b.tell(c, e, -1)
+		if b.isFollowed(e) {
+			b.tell(c, e, -1)
+		}
 		b.slack[Requested] += int64(c.Requested)
 		b.slack[Live] += int64(c.Bytes)
 	}
