@@ -168,8 +168,9 @@ func (j *Job) Fork() (*Job, error) {
 // Peak is the most memory that was live at once of what was allocated through the job and its
 // forks, bytes times seconds, and how long the job has taken: from when [Runtime.Do] was called,
 // with its wait for a reservation and a stream, until now. It is exact whatever others do, and
-// counts what was freed as no more live, by whatever call and goroutine. Any goroutine may call it, also when the job has ended,
-// when all is freed. It does not block. That of a nil Job is zero.
+// counts what was freed as no more live, by whatever call and goroutine. Any goroutine may call
+// it, also when the job has ended, when all is freed. It does not block. That of a nil Job is
+// zero.
 func (j *Job) Peak() core.Peak {
 	if j == nil {
 		return core.Peak{}
@@ -219,14 +220,13 @@ type jobOptions struct {
 // beyond the reservation is refused with [core.ErrClaimExceeded], also if the
 // budget has room.
 //
-// If the bytes are not free the job waits, holding nothing, until they are
-// released or wait or its context is over. Jobs that wait are served in the order in which they
-// came: one that would fit waits behind one that does not, unless [Config].ReservePasses lets it
-// pass. One that does not wait does not queue either: it takes what is free now. Then Do returns the budget's refusal, a
-// [core.OutOfBudgetError] that names the largest holders, or the context's error.
-// A wait of 0 refuses at once; more bytes than the limit are refused at once too.
-// Zero bytes are a [core.InvalidRequestError], although an upload of no values is
-// none: leave Reserve out then.
+// If the bytes are not free the job waits, holding nothing, until they are released or wait or
+// its context is over. Jobs that wait are served in the order in which they came: one that would
+// fit waits behind one that does not, unless [Config].ReservePasses lets it pass. One that does
+// not wait does not queue either: it takes what is free now. Then Do returns the budget's
+// refusal, a [core.OutOfBudgetError] that names the largest holders, or the context's error. A
+// wait of 0 refuses at once; more bytes than the limit are refused at once too. Zero bytes are a
+// [core.InvalidRequestError], although an upload of no values is none: leave Reserve out then.
 func Reserve(bytes uint64, wait time.Duration) JobOption {
 	return func(o *jobOptions) { o.reserve, o.bytes, o.wait = true, bytes, wait }
 }

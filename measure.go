@@ -15,19 +15,20 @@ type Stretch struct {
 
 // Measure begins a stretch of time, to ask how much memory the program needed in it: the most
 // that was live at once, of the runtime and of each tag, and bytes times seconds. An earlier,
-// larger peak does not hide it, as it does in [core.Stats].PeakRequested, and what was live before counts
-// as long as it is. It ends with [Stretch.Stop], or with ctx. Of one job [Job.Peak] says the same,
-// and a [core.Account] of whatever is allocated for it.
+// larger peak does not hide it, as it does in [core.Stats].PeakRequested, and what was live
+// before counts as long as it is. It ends with [Stretch.Stop], or with ctx. Of one job
+// [Job.Peak] says the same, and a [core.Account] of whatever is allocated for it.
 //
 //	stretch := rt.Measure(ctx)
 //	train(rt)
 //	fmt.Println(stretch.Stop().Requested)
 //
 // The figures are exact: an allocation counts from a moment between its call and its return, a
-// free likewise. Stretches do not know of each other, and any number may be open. While none is, nothing is kept and
-// nothing costs; while one is, all allocations and frees of all streams take one lock for some 100 ns. To
-// begin one when none is open, Measure walks over the live blocks, and allocations and frees of a
-// stream wait while it walks over that stream's. It does not wait for the device.
+// free likewise. Stretches do not know of each other, and any number may be open. While none is,
+// nothing is kept and nothing costs; while one is, all allocations and frees of all streams take
+// one lock for some 100 ns. To begin one when none is open, Measure walks over the live blocks,
+// and allocations and frees of a stream wait while it walks over that stream's. It does not wait
+// for the device.
 func (r *Runtime) Measure(ctx context.Context) *Stretch {
 	if r == nil {
 		return nil
