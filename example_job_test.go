@@ -100,3 +100,34 @@ func ExampleReserve() {
 	// <nil>
 	// wanted 1048576 of 1048576 and index holds 524288
 }
+
+// What one job needs at most, and what the runtime needs while it runs. What was live before is
+// in the peak of the stretch and not in that of the job.
+func ExampleRuntime_Measure() {
+	ctx := context.Background()
+	rt, _ := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim})
+	defer rt.Close(ctx)
+	weights, _ := rt.Allocate(ctx, core.Request{Bytes: 1000, Tag: "weights"})
+	defer rt.Deallocate(ctx, weights.ID)
+
+	stretch := rt.Measure(ctx)
+	err := rt.Do(ctx, "batch", func(j *fencepost.Job) error {
+		input, err := fencepost.Alloc[byte](j, 300)
+		if err != nil {
+			return err
+		}
+		if err := input.Free(ctx); err != nil {
+			return err
+		}
+		if _, err := fencepost.Alloc[byte](j, 200); err != nil {
+			return err
+		}
+		fmt.Println("the job:", j.Peak().Requested)
+		return nil
+	})
+	peak := stretch.Stop()
+	fmt.Println("the runtime:", peak.Requested, "of which weights", peak.Tags["weights"].Requested, "and batch", peak.Tags["batch"].Requested, err)
+	// Output:
+	// the job: 300
+	// the runtime: 1300 of which weights 1000 and batch 300 <nil>
+}

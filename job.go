@@ -35,6 +35,7 @@ type jobState struct {
 	ctx     context.Context
 	tag     core.Tag
 	claim   core.Claim
+	account *core.Account
 	streams []*jobStream
 	blocks  []core.BlockID // in the order in which they were allocated
 	ended   atomic.Bool
@@ -112,7 +113,7 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 // begin reserves memory and leases a stream, in this order: a job that waits
 // for memory holds none. After an error nothing is held.
 func (r *Runtime) begin(ctx context.Context, tag core.Tag, options []JobOption) (*Job, error) {
-	s := &jobState{rt: r.core, pool: r.streams, memory: r.memory, ctx: ctx, tag: tag}
+	s := &jobState{rt: r.core, pool: r.streams, memory: r.memory, ctx: ctx, tag: tag, account: core.NewAccount()}
 	var o jobOptions
 	for _, option := range options {
 		if option != nil {
@@ -164,6 +165,19 @@ func (j *Job) Fork() (*Job, error) {
 	return &Job{state: s, on: s.add(lease)}, nil
 }
 
+// Peak is the most memory that was live at once of what was allocated through the job and its
+// forks, bytes times seconds, and how long the job has taken: from when [Runtime.Do] was called,
+// with its wait for a reservation and a stream, until now. It is exact whatever others do, and
+// counts what was freed as no more live, by whatever call and goroutine. Any goroutine may call
+// it, also when the job has ended, when all is freed. It does not block. That of a nil Job is
+// zero.
+func (j *Job) Peak() core.Peak {
+	if j == nil {
+		return core.Peak{}
+	}
+	return j.state.account.Peak()
+}
+
 // Stream is the job's stream, for copies, graphs and launches that a Job has no
 // call for. What was allocated for them elsewhere is not freed with the job. It
 // must not be released. Nil of a nil Job.
@@ -206,14 +220,13 @@ type jobOptions struct {
 // beyond the reservation is refused with [core.ErrClaimExceeded], also if the
 // budget has room.
 //
-// If the bytes are not free the job waits, holding nothing, until they are
-// released or wait or its context is over. Jobs that wait are served in the order in which they
-// came: one that would fit waits behind one that does not, unless [Config].ReservePasses lets it
-// pass. One that does not wait does not queue either: it takes what is free now. Then Do returns the budget's refusal, a
-// [core.OutOfBudgetError] that names the largest holders, or the context's error.
-// A wait of 0 refuses at once; more bytes than the limit are refused at once too.
-// Zero bytes are a [core.InvalidRequestError], although an upload of no values is
-// none: leave Reserve out then.
+// If the bytes are not free the job waits, holding nothing, until they are released or wait or
+// its context is over. Jobs that wait are served in the order in which they came: one that would
+// fit waits behind one that does not, unless [Config].ReservePasses lets it pass. One that does
+// not wait does not queue either: it takes what is free now. Then Do returns the budget's
+// refusal, a [core.OutOfBudgetError] that names the largest holders, or the context's error. A
+// wait of 0 refuses at once; more bytes than the limit are refused at once too. Zero bytes are a
+// [core.InvalidRequestError], although an upload of no values is none: leave Reserve out then.
 func Reserve(bytes uint64, wait time.Duration) JobOption {
 	return func(o *jobOptions) { o.reserve, o.bytes, o.wait = true, bytes, wait }
 }
@@ -311,7 +324,7 @@ func Alloc[T cuda.Element](j *Job, n int) (*cuda.Slice[T], error) {
 		return nil, err
 	}
 	s := j.state
-	slice, err := cuda.Alloc[T](s.ctx, s.memory, n, cuda.AllocOptions{Stream: j.on.lease.ID(), Tag: s.tag, Claim: s.claim.ID})
+	slice, err := cuda.Alloc[T](s.ctx, s.memory, n, cuda.AllocOptions{Stream: j.on.lease.ID(), Tag: s.tag, Claim: s.claim.ID, Account: s.account})
 	if err != nil {
 		return nil, err
 	}

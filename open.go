@@ -341,17 +341,15 @@ func (r *Runtime) openDumps(cfg Config) error {
 }
 
 // Close ends the runtime. From now on new work is refused: jobs, leases, allocations,
-// reservations and launches. What is out is waited for: jobs under way and other leases
-// until ctx ends (or Config.CloseTimeout, if ctx has no deadline), then blocks and open
-// launches as [core.Runtime.Close] does. Close waits for the device to
-// pass what is queued, reports what was never given back, with tags and stacks, and
-// closes the device. Leases that are still out are named in the error. When
-// ctx ends first, Close takes a quarter of a second more to drain and as much to give up,
-// up to a second for each step whose call of the driver does not return, and a quarter to write
-// incidents, and for a Config.OnHealth that does not return. A second Close
-// returns what the first did. From then on every method that would call the
-// device is refused with an error that matches [core.ErrClosed], however Close
-// ended.
+// reservations and launches. What is out is waited for: jobs under way and other leases until
+// ctx ends (or Config.CloseTimeout, if ctx has no deadline), then blocks and open launches as
+// [core.Runtime.Close] does. Close waits for the device to pass what is queued, reports what was
+// never given back, with tags and stacks, and closes the device. Leases that are still out are
+// named in the error. When ctx ends first, Close takes a quarter of a second more to drain and
+// as much to give up, up to a second for each step whose call of the driver does not return, and
+// a quarter to write incidents, and for a Config.OnHealth that does not return. A second Close
+// returns what the first did. From then on every method that would call the device is refused
+// with an error that matches [core.ErrClosed], however Close ended.
 //
 // A service shuts its server down first, so that requests under way finish what they
 // have still to allocate and launch, and then the runtime.

@@ -36,6 +36,7 @@ type backend interface {
 	metrics.Backend
 	TurnPeaks(now time.Time)
 	WindowPeaks() []readings.WindowPeak
+	Measure() (soFar, end func() core.Peak)
 }
 
 // pooled is a backend that allocates from a pool.

@@ -103,6 +103,8 @@ type Request struct {
 	// Withheld marks a block of a layer's own, which no caller has; see
 	// [Resource.Withhold].
 	Withheld bool
+	// Account, if not nil, follows the block while it is live.
+	Account *Account
 	// Span is the trace span of the allocation, if it is recorded. A wait
 	// for the block's readiness links to it.
 	Span SpanRef

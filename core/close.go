@@ -22,14 +22,13 @@ func (r *Runtime) BeginClose() {
 	}
 }
 
-// Close refuses new work, as BeginClose, and waits for what is out to be given back: blocks
-// and open uses. It waits until ctx's deadline; without one, until nothing was given back for a
-// quarter of a second, so that a leak is told soon. Then it refuses to take back what is
-// left, except that open uses may still be ended. It has that
-// compared ([Resource.CheckLive]), waits until the device has passed every queued free or
-// ctx ends, and reports what was never given back, each leak as a finding too. It does not
-// free leaked blocks: work that the runtime does not know of may still use them. A second
-// Close returns [ErrClosed].
+// Close refuses new work, as BeginClose, and waits for what is out to be given back: blocks and
+// open uses. It waits until ctx's deadline; without one, until nothing was given back for a
+// quarter of a second, so that a leak is told soon. Then it refuses to take back what is left,
+// except that open uses may still be ended. It has that compared ([Resource.CheckLive]), waits
+// until the device has passed every queued free or ctx ends, and reports what was never given
+// back, each leak as a finding too. It does not free leaked blocks: work that the runtime does
+// not know of may still use them. A second Close returns [ErrClosed].
 func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 	if r == nil {
 		return Leftover{}, missingRuntime("Close")

@@ -27,9 +27,10 @@ type Stats struct {
 	// Live is allocated and not given back. Pending is given back and not
 	// yet passed by the device. Quarantined is held by a guard.
 	Live, Pending, Quarantined Amount
-	// PeakRequested is the highest Live.Requested so far, PeakBytes the
+	// PeakRequested is the highest Live.Requested since the beginning, PeakBytes the
 	// highest Live.Bytes: what a guard withholds is in neither.
-	// PeakOutstanding is the highest Outstanding().Bytes so far.
+	// PeakOutstanding is the highest Outstanding().Bytes. A later, lower peak of a stretch of
+	// time or of some blocks is that of an [Account] or of a runtime's Measure.
 	PeakRequested, PeakBytes, PeakOutstanding uint64
 
 	// Claims is the number of open reservations and Claimed their unspent

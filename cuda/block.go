@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/blocktable"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // block is the record of one allocation. Records are pooled, so whoever finds one
@@ -24,40 +25,45 @@ type block struct {
 	// freeRequested is when the free of a retired block was requested, whatever
 	// has delayed it since, or shortly after that; 0 while it is not retired in the books.
 	freeRequested monotime.Instant
+	// entry is the books'.
+	entry books.Entry
 	// poisoned: an access could not be fenced, so the memory can be neither
 	// used nor reused.
 	poisoned bool
-	// withheld: its owner has given it back, and a guard keeps it.
-	withheld bool
 	// waits is what the free of a retired block waits for before a stream's queue
 	// of frees has it: waitsForLaunches or waitsForStream.
 	waits freeState
 	// mapped is the size of an isolated block's mapping, 0 for one of the pool.
 	mapped uint64
-	_      [24]byte // blocks share no cache line
+	_      [8]byte // blocks share no cache line
 }
 
 var blocks = sync.Pool{New: func() any { return &block{history: fence.NewHistory()} }}
 
 // fill makes b the record of a fresh allocation. It takes the lock: somebody
 // who found the block that it was before may be looking at it.
-func (b *block) fill(s *stream, c *core.Block, withheld bool, ready *fence.Point, span core.SpanRef) {
+func (b *block) fill(s *stream, c *core.Block, req *core.Request, ready *fence.Point) {
 	b.mu.Lock()
-	b.fillLocked(s, c, withheld, ready, span)
+	b.fillLocked(s, c, req, ready)
 	b.mu.Unlock()
 }
 
-func (b *block) fillLocked(s *stream, c *core.Block, withheld bool, ready *fence.Point, span core.SpanRef) {
+func (b *block) fillLocked(s *stream, c *core.Block, req *core.Request, ready *fence.Point) {
+	b.be(s, c, req, 0)
+	b.history.Begin(ready, req.Span)
+}
+
+// be makes b the record of a block, but for its history.
+func (b *block) be(s *stream, c *core.Block, req *core.Request, mapped uint64) {
 	b.core = *c
-	b.stream, b.poisoned, b.withheld, b.mapped, b.freeRequested = s, false, withheld, 0, 0
-	b.history.Begin(ready, span)
+	b.entry = books.Entry{Account: req.Account, Withheld: req.Withheld}
+	b.stream, b.poisoned, b.mapped, b.freeRequested = s, false, mapped, 0
 }
 
 // fillMapped is fill for an isolated block, which nobody has to wait for.
-func (b *block) fillMapped(s *stream, c *core.Block, withheld bool, mapped uint64) {
+func (b *block) fillMapped(s *stream, c *core.Block, req *core.Request, mapped uint64) {
 	b.mu.Lock()
-	b.core = *c
-	b.stream, b.poisoned, b.withheld, b.mapped, b.freeRequested = s, false, withheld, mapped, 0
+	b.be(s, c, req, mapped)
 	b.history.Clear()
 	b.mu.Unlock()
 }
@@ -91,22 +97,27 @@ type streamBooks struct {
 	_ [64]byte
 }
 
-// admit enters a fresh block, with its record if one is kept, and raises the peaks of the
-// books' group.
-func (b *streamBooks) admit(group *books.Group, c *core.Block, record *block, withheld bool) {
+// joins makes the books part of a group, with the lock of a lane.
+func (b *streamBooks) joins(group *books.Group, lane *quick.Lane) {
+	group.Add(&b.Books, lane, func(show func(*core.Block, *books.Entry)) {
+		b.blocks.Each(func(record *block) { show(&record.core, &record.entry) })
+	})
+}
+
+// admit enters a fresh block and raises the peaks of the books' group.
+func (b *streamBooks) admit(group *books.Group, record *block) {
 	b.Lock()
-	short := b.enter(c, record, withheld)
+	short := b.enter(record)
 	b.Unlock()
 	group.Raise(short)
 }
 
 // enter is admit with the lock held, but for the peaks.
-func (b *streamBooks) enter(c *core.Block, record *block, withheld bool) books.Shortage {
-	if record != nil {
-		record.node.Word.Store(blocktable.Word(c.ID.Generation, 0))
-		b.blocks.Insert(c.ID.Generation, &record.node, record)
-	}
-	return b.Enter(c, withheld)
+func (b *streamBooks) enter(record *block) books.Shortage {
+	g := record.core.ID.Generation
+	record.node.Word.Store(blocktable.Word(g, 0))
+	b.blocks.Insert(g, &record.node, record)
+	return b.Enter(&record.core, &record.entry)
 }
 
 // free takes a block out that is released as it is freed.
@@ -119,7 +130,7 @@ func (b *streamBooks) free(record *block) {
 // leave is free with the lock held.
 func (b *streamBooks) leave(record *block) {
 	b.blocks.Remove(record.core.ID.Generation)
-	b.Free(&record.core, record.withheld)
+	b.Free(&record.core, &record.entry)
 }
 
 // releaseAll takes blocks out that are released at now.
@@ -133,11 +144,12 @@ func (b *streamBooks) releaseAll(entries []pendingFree, now monotime.Instant) {
 	}
 }
 
-// release takes a block out that has no record.
-func (b *streamBooks) release(c *core.Block, took time.Duration) {
+// release takes one block out, so long after the request of its free.
+func (b *streamBooks) release(record *block, took time.Duration) {
 	b.Lock()
 	defer b.Unlock()
-	b.Leave(c, took)
+	b.blocks.Remove(record.core.ID.Generation)
+	b.Leave(&record.core, took)
 }
 
 func (b *streamBooks) addTo(s *core.Stats) {

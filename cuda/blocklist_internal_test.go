@@ -42,7 +42,7 @@ func TestAListingThatIsStoppedEndsAtOnce(t *testing.T) {
 // new name: it is another block, which the listing may meet where it belongs.
 func TestARecycledRecordIsNotListed(t *testing.T) {
 	b := &streamBooks{}
-	new(books.Group).Add(&b.Books, new(quick.Lane))
+	b.joins(new(books.Group), new(quick.Lane))
 	shelve(b, 1, 2)
 	listed := []core.Generation{}
 	b.list(func(info core.BlockInfo) bool {

@@ -3,6 +3,7 @@ package cuda
 import (
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
@@ -56,6 +57,22 @@ func (r *tracker) TurnPeaks(now time.Time) { r.windows.Turn(now) }
 // [AsyncResource.TurnPeaks] moves the windows. It neither calls the device nor waits for
 // it, and the slice is the caller's.
 func (r *tracker) WindowPeaks() []readings.WindowPeak { return r.windows.Peaks() }
+
+// Measure begins a stretch of time: soFar is what was live in it until now, of the whole
+// resource and of each tag, and end ends it and returns the same, again if it has ended. What a guard
+// withholds is not live. Stretches do not know of each other. While none is open nothing is kept; to begin one when none is, it
+// locks each stream's books for as long as it takes to walk over the blocks that are live there, and
+// while one is open all allocations and frees take a common lock. It makes no device call.
+func (r *tracker) Measure() (soFar, end func() core.Peak) {
+	m := r.streams.table.group.Measure()
+	return m.Peak, m.End
+}
+
+// Measure is AsyncResource's.
+func (r *DirectResource) Measure() (soFar, end func() core.Peak) {
+	m := r.group.Measure()
+	return m.Peak, m.End
+}
 
 // TurnPeaks is AsyncResource's.
 func (r *DirectResource) TurnPeaks(now time.Time) { r.windows.Turn(now) }

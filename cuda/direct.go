@@ -28,8 +28,7 @@ type DirectResource struct {
 	drv driver.Driver
 
 	mu        sync.Mutex
-	live      map[core.Generation]core.Block
-	withheld  map[core.Generation]bool // of those live
+	live      map[core.Generation]*block // not being freed
 	listeners listeners.List
 	books     streamBooks
 	group     books.Group
@@ -41,8 +40,8 @@ var _ core.Resource = (*DirectResource)(nil)
 // NewDirectResource returns a backend over drv. It needs no closing.
 func NewDirectResource(drv driver.Driver) *DirectResource {
 	r := &DirectResource{Unsupported: core.Unsupported{Resource: "direct(" + deviceName(drv) + ")"},
-		drv: drv, live: map[core.Generation]core.Block{}, withheld: map[core.Generation]bool{}}
-	r.group.Add(&r.books.Books, new(quick.Lane))
+		drv: drv, live: map[core.Generation]*block{}}
+	r.books.joins(&r.group, new(quick.Lane))
 	r.windows = books.NewWindows(&r.group, time.Now())
 	return r
 }
@@ -63,12 +62,11 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 	}
 	var b core.Block
 	describe(&b, &req, ptr, r.drv.Ordinal())
-	r.books.admit(&r.group, &b, nil, req.Withheld)
+	record := new(block)
+	record.be(nil, &b, &req, 0)
+	r.books.admit(&r.group, record)
 	r.mu.Lock()
-	r.live[b.ID.Generation] = b
-	if req.Withheld {
-		r.withheld[b.ID.Generation] = true
-	}
+	r.live[b.ID.Generation] = record
 	r.mu.Unlock()
 	return b, nil
 }
@@ -76,23 +74,20 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 // Deallocate frees the block at once; the driver waits for the device.
 func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
 	requested := monotime.Now()
-	b, err := r.take(id)
+	record, err := r.take(id)
 	if err != nil {
 		return core.Block{}, err
 	}
-	if err := r.drv.MemFree(b.ID.Ptr); err != nil {
+	if err := r.drv.MemFree(record.core.ID.Ptr); err != nil {
 		r.books.Fails.Add(1)
 		r.mu.Lock()
-		r.live[id.Generation] = b
+		r.live[id.Generation] = record
 		r.mu.Unlock()
 		return core.Block{}, err
 	}
-	r.mu.Lock()
-	withheld := r.withheld[id.Generation]
-	delete(r.withheld, id.Generation)
-	r.mu.Unlock()
-	r.books.Retire(&b, withheld)
-	r.books.release(&b, monotime.Now().Since(requested))
+	r.books.Retire(&record.core, &record.entry)
+	r.books.release(record, monotime.Now().Since(requested))
+	b := record.core
 	b.State = core.Freed
 	r.listeners.Released(b)
 	return b, nil
@@ -100,19 +95,19 @@ func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Bl
 
 // take removes the block that id names from the live ones, so that only one
 // of two frees reaches the driver.
-func (r *DirectResource) take(id core.BlockID) (core.Block, error) {
+func (r *DirectResource) take(id core.BlockID) (*block, error) {
 	if id.Ordinal != r.drv.Ordinal() {
-		return core.Block{}, &core.StreamMisuseError{Op: "Deallocate", Block: id,
+		return nil, &core.StreamMisuseError{Op: "Deallocate", Block: id,
 			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.drv.Ordinal())}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, ok := r.live[id.Generation]
 	if !ok {
-		return core.Block{}, &core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: core.Freed}
+		return nil, &core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: core.Freed}
 	}
-	if id.Ptr-b.ID.Ptr >= b.Bytes {
-		return core.Block{}, &core.StreamMisuseError{Op: "Deallocate", Block: id, Reason: "the pointer does not lie inside the block of that generation"}
+	if id.Ptr-b.core.ID.Ptr >= b.core.Bytes {
+		return nil, &core.StreamMisuseError{Op: "Deallocate", Block: id, Reason: "the pointer does not lie inside the block of that generation"}
 	}
 	delete(r.live, id.Generation)
 	return b, nil
@@ -154,7 +149,7 @@ func (r *DirectResource) blocks(yield func(core.BlockInfo) bool) {
 	live := slices.Collect(maps.Values(r.live))
 	r.mu.Unlock()
 	for _, b := range live {
-		if !yield(core.BlockInfo{Block: b}) {
+		if !yield(core.BlockInfo{Block: b.core}) {
 			return
 		}
 	}

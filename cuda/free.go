@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
@@ -52,7 +53,7 @@ func (r *tracker) givesAtOnce(b *block) bool { return r.atOnce && !b.isIsolated(
 // retire counts a block as retired, since now. Nobody else frees it.
 func (b *block) retire() {
 	b.freeRequested = monotime.Now()
-	b.stream.books.Retire(&b.core, b.withheld)
+	b.stream.books.Retire(&b.core, &b.entry)
 }
 
 // awaitLaunches makes a block that was retired wait for the launches announced on it,
@@ -119,13 +120,15 @@ func (b *block) mayBeFreed() bool {
 func (r *tracker) revive(b *block) {
 	b.mu.Lock()
 	b.core.State = core.Live
-	revived, withheld, books, retired := b.core, b.withheld, b.stream.books, b.freeRequested != 0
+	own, retired := b.stream.books, b.freeRequested != 0
 	b.freeRequested = 0
-	b.mu.Unlock()
+	var short books.Shortage
 	if retired {
-		r.streams.table.group.Raise(books.Revive(&revived, withheld))
+		short = own.Revive(&b.core, &b.entry)
 	}
-	books.Fails.Add(1)
+	b.mu.Unlock()
+	r.streams.table.group.Raise(short)
+	own.Fails.Add(1)
 }
 
 // parkUnlessQueued keeps a block whose free could not be queued, for the next reap.

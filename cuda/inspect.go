@@ -147,11 +147,8 @@ func (r *tracker) Withhold(id core.BlockID, _ core.BlockState) {
 		return
 	}
 	b.mu.Lock()
-	ptr, withholds := b.core.ID.Ptr, b.core.ID.Generation == id.Generation && b.core.State == core.Live && !b.withheld
-	if withholds {
-		b.withheld = true
-		b.stream.books.Withhold(&b.core)
-	}
+	ptr := b.core.ID.Ptr
+	withholds := b.core.ID.Generation == id.Generation && b.core.State == core.Live && b.stream.books.Withhold(&b.core, &b.entry)
 	b.mu.Unlock() // the oracle is told under no lock that the books need
 	if withholds && r.oracle != nil {
 		r.oracle.BlockIsTracked(ptr, false)
@@ -162,8 +159,7 @@ func (r *tracker) Withhold(id core.BlockID, _ core.BlockState) {
 func (r *DirectResource) Withhold(id core.BlockID, _ core.BlockState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if b, ok := r.live[id.Generation]; ok && !r.withheld[id.Generation] {
-		r.withheld[id.Generation] = true
-		r.books.Withhold(&b)
+	if b, ok := r.live[id.Generation]; ok {
+		r.books.Withhold(&b.core, &b.entry)
 	}
 }

@@ -31,28 +31,54 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 	if s.lane.hasRoom(bytes) {
 		return nil // another allocation made it for the same stream
 	}
-	if _, found, err := m.join(s, bytes, false, true); found || err != nil {
+	if _, found, err := m.join(s, bytes, false); found || err != nil {
 		return err
 	}
 	start := time.Now()
 	_ = m.look()       // who needs the streams is told
 	_ = m.store.Reap() // what the driver refused to unmap before
-	for _, wait := range []bool{false, true} {
-		if err = m.moveOrGrow(s, bytes, wait, start); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
+	for _, attempt := range []func(*stream, uint64, time.Time) error{m.moveOrGrow, m.growBeside} {
+		if err = attempt(s, bytes, start); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
 			return err
 		}
 	}
 	return m.explain(bytes, err)
 }
 
-// join makes all pages of a row the stream's. With a hole the row says where pages are still
-// missing; the stream may wait for pages, or not. Pages that it got
-// stay with the stream if others of their row cannot be had: then another row is tried.
-func (m *lanes) join(s *stream, bytes uint64, hole, wait bool) (pages.Row, bool, error) {
+// growBeside maps less than moveOrGrow: what is missing beside pages that s waits for. It
+// waits for none unless there is enough.
+func (m *lanes) growBeside(s *stream, bytes uint64, start time.Time) error {
 	from := slices.Clone(*m.all.Load())
-	bytes = (bytes + core.DefaultAlign - 1) / core.DefaultAlign * core.DefaultAlign
 	for {
-		r, found := pages.BestRow(m.parts(s, from, hole, wait), bytes, m.page)
+		r, found := pages.BestRow(m.parts(s, from, true, true), m.aligned(bytes), m.page)
+		if !found {
+			return errNoRow
+		}
+		if err := m.fillHole(s, r, start); err != nil {
+			return err
+		}
+		refused, err := m.takeParts(s, from, r)
+		if err != nil || refused < 0 {
+			return err
+		}
+		from[refused] = nil
+	}
+}
+
+var errNoRow = fmt.Errorf("%w: not enough addresses in a row are free", core.ErrOutOfMemory)
+
+// aligned is the size of a block of so many bytes.
+func (m *lanes) aligned(bytes uint64) uint64 {
+	return (bytes + core.DefaultAlign - 1) / core.DefaultAlign * core.DefaultAlign
+}
+
+// join makes all pages of a row the stream's. Without a hole the stream may wait for pages;
+// with one it does not, and the row says where pages are still missing. Pages that it got
+// stay with the stream if others of their row cannot be had: then another row is tried.
+func (m *lanes) join(s *stream, bytes uint64, hole bool) (pages.Row, bool, error) {
+	from := slices.Clone(*m.all.Load())
+	for {
+		r, found := pages.BestRow(m.parts(s, from, hole, !hole), m.aligned(bytes), m.page)
 		if !found {
 			return nil, false, nil
 		}
@@ -207,19 +233,24 @@ func (l *lane) cutAt(ptr, bytes uint64, may func(mark uint64) bool) (run, bool) 
 }
 
 // moveOrGrow maps spare pages where free memory of s lacks the fewest, and takes from the
-// device what is missing. With wait set that is beside pages that s waits for, and so less.
-// start is when it was begun to look for them.
-func (m *lanes) moveOrGrow(s *stream, bytes uint64, wait bool, start time.Time) error {
-	r, found, err := m.join(s, bytes, true, wait)
+// device what is missing. start is when it was begun to look for them.
+func (m *lanes) moveOrGrow(s *stream, bytes uint64, start time.Time) error {
+	r, found, err := m.join(s, bytes, true)
 	if err != nil {
 		return err
 	}
 	if !found {
-		return fmt.Errorf("%w: not enough addresses in a row are free", core.ErrOutOfMemory)
+		return errNoRow
 	}
+	return m.fillHole(s, r, start)
+}
+
+// fillHole maps pages in the hole of a row, if it has one: not if the look has found that the
+// device had come to what was missing.
+func (m *lanes) fillHole(s *stream, r pages.Row, start time.Time) error {
 	hole := slices.IndexFunc(r, func(p pages.Part) bool { return p.Kind == pages.Hole })
 	if hole < 0 {
-		return nil // the look has found that the device had come to what was missing
+		return nil
 	}
 	if err := m.collect(r[hole].Bytes, r[0].Ptr, r[len(r)-1].End()); err != nil {
 		return err

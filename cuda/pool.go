@@ -170,9 +170,9 @@ func (q *quickPool) allocate(s *stream, o *quick.Op) bool {
 	}
 	record := s.spareBlock()
 	describe(&o.Block, req, ptr, q.r.streams.table.ordinal)
-	record.fillLocked(s, &o.Block, req.Withheld, ready, req.Span)
+	record.fillLocked(s, &o.Block, req, ready)
 	record.mu.Unlock()
-	s.books.enter(&o.Block, record, req.Withheld) // short of nothing
+	s.books.enter(record) // short of nothing
 	return true
 }
 

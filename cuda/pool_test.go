@@ -144,6 +144,21 @@ func TestAWaitAndGrowthServeTogether(t *testing.T) {
 	equal(t, "free behind work", b.Pool.Stats().OwnPool.Behind, 0)
 }
 
+// A request that growth cannot serve either makes its stream wait for nothing.
+func TestARefusedRequestQueuesNoWait(t *testing.T) {
+	b := newBench(t, pooled(3))
+	s := b.leases(2)
+	first := b.alloc(s[0], 2*poolPage)
+	release := b.hold(s[0])
+	b.launch(s[0], writes(first))
+	b.free(first)
+	_, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 4 * poolPage, Stream: s[1].ID()})
+	expect.Error(t, err, core.ErrOutOfMemory)
+	b.counts(moves{Growths: 1})
+	equal(t, "waits", b.Pool.Stats().WaitsQueued, 0)
+	release()
+}
+
 // A page of each of three streams: who needs them all waits for the others once.
 func TestPagesOfSeveralStreamsInARowAreTakenTogether(t *testing.T) {
 	b := newBench(t, pooled(3))

@@ -31,6 +31,9 @@ type AllocOptions struct {
 	// Isolated asks for memory of a mapping of its own; see
 	// [core.Request.Isolated].
 	Isolated bool
+	// Account, if not nil, follows the memory until it is given back. That of a manager without
+	// a runtime is not followed.
+	Account *core.Account
 }
 
 // Slice is n values of T in device memory, or a view of some of another
@@ -290,7 +293,7 @@ func newStorage(ctx context.Context, m *MemoryManager, bytes uint64, o AllocOpti
 	if m.runtime == nil {
 		return newUntracked(m, bytes, o)
 	}
-	b, err := m.runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: o.Stream, Tag: o.Tag, Claim: o.Claim, Isolated: o.Isolated})
+	b, err := m.runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: o.Stream, Tag: o.Tag, Claim: o.Claim, Isolated: o.Isolated, Account: o.Account})
 	if err != nil {
 		return nil, err
 	}

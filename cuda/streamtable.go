@@ -50,7 +50,7 @@ func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
 	t := &streamTable{drv: drv, ordinal: drv.Ordinal(), deviceOrder: deviceOrder, order: fence.NewOrder(drv, deviceOrder)}
 	t.leases.Store(newLeases(nil))
 	t.all.Store(&[]*stream{})
-	t.group.Add(&t.adoptedBooks.Books, new(quick.Lane))
+	t.adoptedBooks.joins(&t.group, new(quick.Lane))
 	t.setLease(core.DefaultStream, t.add(0, false))
 	return t
 }
@@ -163,7 +163,7 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 	s := &stream{drv: t.drv, books: counters, adopted: adopted}
 	if !adopted {
 		counters = new(streamBooks)
-		t.group.Add(&counters.Books, &s.host)
+		counters.joins(&t.group, &s.host)
 		s.books = counters
 	}
 	t.mu.Lock()

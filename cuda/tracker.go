@@ -87,8 +87,8 @@ func (r *tracker) allocate(req *core.Request, b *core.Block) error {
 	}
 	record := blocks.Get().(*block)
 	describe(b, req, ptr, r.streams.table.ordinal)
-	record.fill(s, b, req.Withheld, ready, req.Span)
-	s.books.admit(&r.streams.table.group, b, record, req.Withheld)
+	record.fill(s, b, req, ready)
+	s.books.admit(&r.streams.table.group, record)
 	if req.Withheld && r.oracle != nil {
 		r.oracle.BlockIsTracked(ptr, false)
 	}
@@ -200,13 +200,13 @@ func (r *tracker) allocateIsolated(s *stream, req *core.Request, b *core.Block) 
 	}
 	record := blocks.Get().(*block)
 	describe(b, req, at.Ptr, r.streams.table.ordinal)
-	record.fillMapped(s, b, req.Withheld, at.Bytes)
+	record.fillMapped(s, b, req, at.Bytes)
 	// The books must be the last to hear of any allocation, and the count comes before the
 	// bytes: so whatever is on its way is lacking in the books, and nothing on its way makes
 	// up for something else. See census.
 	r.isolated.Add(1)
 	r.isolatedBytes.Add(int64(b.Bytes))
-	s.books.admit(&r.streams.table.group, b, record, req.Withheld)
+	s.books.admit(&r.streams.table.group, record)
 	return nil
 }
 

@@ -17,6 +17,7 @@ var layerCases = []testCase{
 	{name: "the blocks can be listed", run: (*trial).inspection},
 	{name: "each layer tells what its backend knows", run: (*trial).layersTell},
 	{name: "what is withheld is in no peak", run: (*trial).withholding},
+	{name: "an account follows its blocks", run: (*trial).accounting},
 	{name: "a live block can be checked and stays live", run: (*trial).liveCheck},
 }
 
@@ -118,6 +119,29 @@ func (t *trial) withholding() {
 	t.check(t.Resource.Stats().PeakRequested == peak, "the peak was %d and is %d, with a block that its owner has given back", peak, t.Resource.Stats().PeakRequested)
 	t.free(first)
 	t.free(second)
+}
+
+// accounting has two blocks of an account live at once, and another of nobody's.
+func (t *trial) accounting() {
+	a := core.NewAccount()
+	allocate := func() core.Block {
+		b, err := t.allocate(core.Request{Bytes: mib, Stream: core.DefaultStream, Tag: "account", Account: a})
+		t.succeed(err, "allocate for an account")
+		return b
+	}
+	first, second := allocate(), allocate()
+	others := t.alloc(mib, core.DefaultStream)
+	t.free(first)
+	third := allocate()
+	t.Resource.Withhold(second.ID, core.Quarantined)
+	t.free(second)
+	fourth := allocate()
+	t.free(third)
+	t.free(fourth)
+	t.free(others)
+	p := a.Peak()
+	t.check(p.Requested == 2*mib && p.Bytes >= 2*mib, "two blocks at a time of %d bytes make a peak of %d requested, %d in all", mib, p.Requested, p.Bytes)
+	t.check(a.Peak().ByteSeconds == p.ByteSeconds, "what was given back is still live for the account")
 }
 
 func (t *trial) liveCheck() {

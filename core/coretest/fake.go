@@ -165,7 +165,7 @@ func (f *Fake) Allocate(_ context.Context, r core.Request) (core.Block, error) {
 }
 
 func (f *Fake) place(r core.Request) core.Block {
-	b := &fakeBlock{withheld: r.Withheld, Block: core.Block{
+	b := &fakeBlock{account: r.Account, Block: core.Block{
 		ID:        core.BlockID{Ptr: f.next, Generation: core.NextGeneration(), AllocStream: r.Stream, Ordinal: f.ordinal},
 		Requested: r.Requested, Bytes: r.Bytes, Align: core.DefaultAlign, Tag: r.Tag, State: core.Live,
 	}}
@@ -174,8 +174,10 @@ func (f *Fake) place(r core.Request) core.Block {
 	f.stats.Allocations++
 	f.stats.AllocatedBytes += b.Bytes
 	f.stats.Live = f.stats.Live.Add(amount(b))
-	if b.withheld {
-		f.withheld = f.withheld.Add(amount(b))
+	if r.Withheld {
+		f.withhold(b)
+	} else {
+		b.follow(1)
 	}
 	live := f.stats.Live.Sub(f.withheld)
 	f.stats.PeakRequested = max(f.stats.PeakRequested, live.Requested)
@@ -199,6 +201,8 @@ func (f *Fake) Deallocate(_ context.Context, id core.BlockID) (core.Block, error
 	b.State = core.Retired
 	if b.withheld {
 		f.withheld = f.withheld.Sub(amount(b))
+	} else {
+		b.follow(-1)
 	}
 	f.stats.Deallocations++
 	f.stats.Live = f.stats.Live.Sub(amount(b))
@@ -327,7 +331,19 @@ func (f *Fake) Withhold(id core.BlockID, _ core.BlockState) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if b, ok := f.blocks[id.Generation]; ok && b.State == core.Live && !b.withheld {
-		b.withheld = true
-		f.withheld = f.withheld.Add(amount(b))
+		f.withhold(b)
+		b.follow(-1)
+	}
+}
+
+func (f *Fake) withhold(b *fakeBlock) {
+	b.withheld = true
+	f.withheld = f.withheld.Add(amount(b))
+}
+
+// follow tells the block's account that it is live (1) or no more (-1).
+func (b *fakeBlock) follow(sign int64) {
+	if b.account != nil {
+		b.account.Change(sign*int64(b.Requested), sign*int64(b.Bytes))
 	}
 }

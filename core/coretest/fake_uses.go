@@ -130,6 +130,7 @@ func (f *Fake) RecordUse(_ context.Context, id core.BlockID, stream core.StreamI
 type fakeBlock struct {
 	core.Block
 	withheld bool
+	account  *core.Account
 	intents  []fakeIntent
 }
 

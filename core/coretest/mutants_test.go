@@ -96,6 +96,7 @@ var mutants = []struct {
 		d.inspector = listing{core.Unsupported{}.Inspect(), d.Resource.Inspect().Blocks}
 	})},
 	{"a layer keeps to itself what is withheld", "what is withheld is in no peak", layered(func(d *deaf) { d.withhold = func(core.BlockID, core.BlockState) {} })},
+	{"a layer keeps the account to itself", "an account follows its blocks", mutate(onRequest(func(r *core.Request) { r.Account = nil }))},
 	{"a check gives live blocks back", "a live block can be checked and stays live", layered(func(d *deaf) {
 		d.check = func(ctx context.Context) (err error) {
 			d.Resource.Inspect().Blocks(func(info core.BlockInfo) bool {

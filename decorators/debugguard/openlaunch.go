@@ -290,10 +290,12 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 
 // retract takes the launch out of its blocks' uses again.
 func (r *Resource) retract(o *openLaunch) {
-	for _, h := range slices.Concat(o.known, o.given) {
-		if h.rec.Lock(h.generation) {
-			h.rec.Retract(o.id)
-			h.rec.Unlock()
+	for _, uses := range [...][]knownUse{o.known, o.given} {
+		for _, h := range uses {
+			if h.rec.Lock(h.generation) {
+				h.rec.Retract(o.id)
+				h.rec.Unlock()
+			}
 		}
 	}
 }

@@ -34,11 +34,13 @@ func (c clock) find(low, slot int) int {
 
 // at returns the entry of slot.
 func (c clock) at(slot int) uint64 {
-	if i := c.find(0, slot); i < len(c) && c[i].slot == slot {
+	if i := c.find(0, slot); c.isAt(i, slot) {
 		return c[i].seq
 	}
 	return 0
 }
+
+func (c clock) isAt(i, slot int) bool { return i < len(c) && c[i].slot == slot }
 
 // covers reports whether the owner is ordered after operation seq of slot.
 func (c clock) covers(slot int, seq uint64) bool { return c.at(slot) >= seq }
@@ -50,7 +52,7 @@ func (c clock) set(slot int, seq uint64) clock {
 
 // raise is set for an entry whose place is known.
 func (c clock) raise(i int, t tick) clock {
-	if i == len(c) || c[i].slot != t.slot {
+	if !c.isAt(i, t.slot) {
 		return slices.Insert(c, i, t)
 	}
 	c[i].seq = max(c[i].seq, t.seq)

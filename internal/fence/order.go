@@ -73,8 +73,8 @@ func (o *Order) setSlot(slot int, s *Stream) {
 func (o *Order) noteCompleted(c clock) {
 	slots := *o.bySlot.Load()
 	for _, t := range c {
-		if t.slot < len(slots) && slots[t.slot] != nil {
-			slots[t.slot].NoteCompleted(t.seq)
+		if s := slots[t.slot]; s != nil {
+			s.NoteCompleted(t.seq)
 		}
 	}
 }

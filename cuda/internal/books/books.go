@@ -80,12 +80,27 @@ func left(in, out tally) core.Amount {
 
 func clamp(n int64) uint64 { return uint64(max(n, 0)) }
 
+// Entry is what the books know of one block beside its sizes. It is kept with the block, and the books' lock
+// guards it.
+type Entry struct {
+	// Account, if not nil, follows the block.
+	Account *core.Account
+	// Withheld: its owner has given it back, and a guard keeps it.
+	Withheld bool
+	// live: it is counted as live.
+	live bool
+}
+
 // Books are the counters of one stream, or of several that share them. They belong to
 // one [Group], see [Group.Add].
 type Books struct {
 	// mu is the lock of the stream's lane.
-	mu                           *quick.Lane
-	group                        *Group
+	mu    *quick.Lane
+	group *Group
+	// each calls a function for every block in the books, with the lock held.
+	each func(func(*core.Block, *Entry))
+	// meter is told of what is live while a stretch is measured, or nil.
+	meter                        *meter
 	allocated, retired, released tally
 	slack                        [sizes]int64
 	underflows                   uint64
@@ -112,20 +127,20 @@ func (b *Books) Cover(req *core.Request) bool {
 
 // Enter counts a fresh block. The lock must be held; the caller lets it go and hands
 // what is short to [Group.Raise]. What is withheld from its owner is not live.
-func (b *Books) Enter(c *core.Block, withheld bool) Shortage {
+func (b *Books) Enter(c *core.Block, e *Entry) Shortage {
 	b.allocated.add(c)
-	short := b.takeLive(c, withheld)
+	short := b.takeLive(c, e)
 	short[Outstanding] = b.take(Outstanding, int64(c.Bytes))
 	return short
 }
 
 // Retire counts a block that was given back. More retired than allocated is a bug in
 // the accounting, as is more released than retired.
-func (b *Books) Retire(c *core.Block, withheld bool) {
+func (b *Books) Retire(c *core.Block, e *Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.retired.add(c)
-	b.giveLive(c, withheld)
+	b.giveLive(c, e)
 	if b.retired.bytes > b.allocated.bytes {
 		b.underflows++
 	}
@@ -133,10 +148,10 @@ func (b *Books) Retire(c *core.Block, withheld bool) {
 
 // Free is Retire and Leave in one step, for a block whose memory can be used again at once.
 // The lock must be held.
-func (b *Books) Free(c *core.Block, withheld bool) {
+func (b *Books) Free(c *core.Block, e *Entry) {
 	b.retired.add(c)
 	b.released.add(c)
-	b.giveLive(c, withheld)
+	b.giveLive(c, e)
 	b.slack[Outstanding] += int64(c.Bytes)
 	b.reusable.Note(0)
 	if b.retired.bytes > b.allocated.bytes {
@@ -146,18 +161,22 @@ func (b *Books) Free(c *core.Block, withheld bool) {
 
 // Revive undoes a retire. Others may have been given the memory's share of the
 // peak meanwhile, so this may be a new one: what is short is for [Group.Raise].
-func (b *Books) Revive(c *core.Block, withheld bool) Shortage {
+func (b *Books) Revive(c *core.Block, e *Entry) Shortage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.retired.undo(c)
-	return b.takeLive(c, withheld)
+	return b.takeLive(c, e)
 }
 
-// Withhold leaves the live bytes of a block to others' peak, once.
-func (b *Books) Withhold(c *core.Block) {
+// Withhold leaves the live bytes of a block to others' peak, and reports whether it was withheld
+// only now.
+func (b *Books) Withhold(c *core.Block, e *Entry) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.giveLive(c, false)
+	before := e.Withheld
+	b.giveLive(c, e)
+	e.Withheld = true
+	return !before
 }
 
 // Leave counts a retired block as released, so long after the request of its free. The
@@ -193,12 +212,29 @@ func (b *Books) AddTo(s *core.Stats) {
 
 // takeLive takes what c needs of live memory from the slack and returns the sizes
 // for which there was not as much; b.mu must be held.
-func (b *Books) takeLive(c *core.Block, withheld bool) (short Shortage) {
-	if !withheld {
+func (b *Books) takeLive(c *core.Block, e *Entry) (short Shortage) {
+	if !e.Withheld {
+		e.live = true
 		short[Requested] = b.take(Requested, int64(c.Requested))
 		short[Live] = b.take(Live, int64(c.Bytes))
+		if b.isFollowed(e) {
+			b.tell(c, e, 1)
+		}
 	}
 	return short
+}
+
+// isFollowed reports whether anybody follows a block; hardly ever, so it is inlined.
+func (b *Books) isFollowed(e *Entry) bool { return e.Account != nil || b.meter != nil }
+
+// tell tells who follows a block that it is live (1) or no more (-1).
+func (b *Books) tell(c *core.Block, e *Entry, sign int64) {
+	if e.Account != nil {
+		e.Account.Change(sign*int64(c.Requested), sign*int64(c.Bytes))
+	}
+	if b.meter != nil {
+		b.meter.change(c, sign)
+	}
 }
 
 // take takes n from the slack, or nothing and returns n if there cannot be as much.
@@ -222,8 +258,12 @@ func (b *Books) cover(d Size, n int64) bool {
 }
 
 // giveLive undoes takeLive.
-func (b *Books) giveLive(c *core.Block, withheld bool) {
-	if !withheld {
+func (b *Books) giveLive(c *core.Block, e *Entry) {
+	if !e.Withheld {
+		e.live = false
+		if b.isFollowed(e) {
+			b.tell(c, e, -1)
+		}
 		b.slack[Requested] += int64(c.Requested)
 		b.slack[Live] += int64(c.Bytes)
 	}

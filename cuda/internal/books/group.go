@@ -16,6 +16,10 @@ type Group struct {
 	// recalling is held by the one who recalls, and guards all.
 	recalling sync.Mutex
 	all       []*Books
+	// opening is held over the beginning of a stretch that is measured, and over its end. meter
+	// is what all books have or are about to; it changes with both locks held.
+	opening sync.Mutex
+	meter   *meter
 }
 
 // looksPerTurn is how many recalls a stretch may cost: a second with as many
@@ -41,11 +45,13 @@ type highWater struct {
 // noLevel is the level at which to look while it falls: whatever is claimed is above.
 const noLevel = math.MinInt64
 
-// Add takes books in, for good, whose lock is that of a lane from now on. Nothing may be in them yet.
-func (g *Group) Add(b *Books, lane *quick.Lane) {
-	b.mu, b.group = lane, g
+// Add takes books in, for good, whose lock is that of a lane from now on, and whose blocks each shows
+// with that held. Nothing may be in them yet.
+func (g *Group) Add(b *Books, lane *quick.Lane, each func(func(*core.Block, *Entry))) {
+	b.mu, b.group, b.each = lane, g, each
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
+	b.meter = g.meter
 	g.all = append(g.all, b)
 }
 

@@ -18,7 +18,7 @@ func newGroup(n int) (*Group, []*Books) {
 	g, all := &Group{}, make([]*Books, n)
 	for i := range all {
 		all[i] = &Books{}
-		g.Add(all[i], new(quick.Lane))
+		g.Add(all[i], new(quick.Lane), nil)
 	}
 	return g, all
 }
@@ -26,14 +26,14 @@ func newGroup(n int) (*Group, []*Books) {
 func (g *Group) enter(b *Books, bytes uint64) *core.Block {
 	c := &core.Block{Bytes: bytes, Requested: bytes}
 	b.Lock()
-	short := b.Enter(c, false)
+	short := b.Enter(c, &Entry{})
 	b.Unlock()
 	g.Raise(short)
 	return c
 }
 
 func (b *Books) leave(c *core.Block) {
-	b.Retire(c, false)
+	b.Retire(c, &Entry{})
 	b.Lock()
 	b.Leave(c, time.Second)
 	b.Unlock()
@@ -54,7 +54,7 @@ func TestThePeakIsExactWhileSlackIsRecalled(t *testing.T) {
 	group.Go(func() { g.enter(all[0], 1) })
 	time.Sleep(5 * time.Millisecond)
 	group.Go(func() {
-		all[1].Retire(large, false)
+		all[1].Retire(large, &Entry{})
 		g.enter(all[3], 1000)
 	})
 	time.Sleep(5 * time.Millisecond)
@@ -71,7 +71,7 @@ func TestNoPeakIsBelowThatOfASmallerSize(t *testing.T) {
 	large := g.enter(all[0], 1000)
 	c := &core.Block{Bytes: 100, Requested: 100}
 	all[1].Lock()
-	short := all[1].Enter(c, false)
+	short := all[1].Enter(c, &Entry{})
 	all[1].Unlock()
 	g.Raise(Shortage{Requested: short[Requested]})
 	all[0].leave(large)
@@ -86,9 +86,9 @@ func TestNoPeakIsBelowThatOfASmallerSize(t *testing.T) {
 func TestARevivedBlockMayMakeANewPeak(t *testing.T) {
 	g, all := newGroup(1)
 	c := g.enter(all[0], 100)
-	all[0].Retire(c, false)
+	all[0].Retire(c, &Entry{})
 	g.enter(all[0], 100)
-	g.Raise(all[0].Revive(c, false))
+	g.Raise(all[0].Revive(c, &Entry{}))
 	if st := peaks(g); st.PeakRequested != 200 || st.PeakBytes != 200 {
 		t.Errorf("200 bytes are live and the peak is %d", st.PeakRequested)
 	}
@@ -121,7 +121,7 @@ func TestTheBooksAddUp(t *testing.T) {
 	g, all := newGroup(2)
 	kept, held := g.enter(all[0], 10), g.enter(all[0], 20)
 	all[1].leave(g.enter(all[1], 40))
-	all[0].Retire(held, false)
+	all[0].Retire(held, &Entry{})
 	var st core.Stats
 	for _, b := range all {
 		b.AddTo(&st)
@@ -133,7 +133,7 @@ func TestTheBooksAddUp(t *testing.T) {
 	if blocks, bytes := all[0].Entered(); blocks != 2 || bytes != 30 {
 		t.Errorf("%d blocks of %d bytes entered", blocks, bytes)
 	}
-	all[0].Withhold(kept) // its owner has given it back, and others have its share of the peak
+	all[0].Withhold(kept, &Entry{}) // its owner has given it back, and others have its share of the peak
 	g.enter(all[0], 10)
 	if st := peaks(g); st.PeakBytes != 70 {
 		t.Errorf("the peak is %d", st.PeakBytes)
@@ -154,7 +154,7 @@ func TestWhatIsClaimedWhileAStretchEndsCountsToTheNext(t *testing.T) {
 		all[0].leave(g.enter(all[0], 1000)) // the former level
 		c := &core.Block{Bytes: 100, Requested: 100}
 		all[1].Lock()
-		short := all[1].Enter(c, false)
+		short := all[1].Enter(c, &Entry{})
 		all[1].Unlock()
 		if early {
 			g.Raise(short)
@@ -200,9 +200,9 @@ func TestThePeaksAreThoseOfOneBook(t *testing.T) {
 
 // ownedBlock is a block, and the books that it is in.
 type ownedBlock struct {
-	c        *core.Block
-	in       int
-	withheld bool
+	c  *core.Block
+	in int
+	e  *Entry
 }
 
 func playBooks(t *testing.T, seed uint64) {
@@ -221,26 +221,25 @@ func playBooks(t *testing.T, seed uint64) {
 		case len(blocks) == 0 || rnd.IntN(2) == 0:
 			in := rnd.IntN(len(all))
 			c := g.enter(all[in], 1+rnd.Uint64N(64))
-			blocks = append(blocks, ownedBlock{c: c, in: in})
+			blocks = append(blocks, ownedBlock{c: c, in: in, e: &Entry{}})
 			live += int64(c.Bytes)
 			outstanding += int64(c.Bytes)
-		case rnd.IntN(8) == 0 && !blocks[at].withheld:
-			all[blocks[at].in].Withhold(blocks[at].c)
-			blocks[at].withheld = true
+		case rnd.IntN(8) == 0 && !blocks[at].e.Withheld:
+			all[blocks[at].in].Withhold(blocks[at].c, blocks[at].e)
 			live -= int64(blocks[at].c.Bytes)
 		default:
 			b := blocks[at]
 			blocks = slices.Delete(blocks, at, at+1)
-			all[b.in].Retire(b.c, b.withheld)
+			all[b.in].Retire(b.c, b.e)
 			if rnd.IntN(8) == 0 {
-				g.Raise(all[b.in].Revive(b.c, b.withheld))
-				all[b.in].Retire(b.c, b.withheld)
+				g.Raise(all[b.in].Revive(b.c, b.e))
+				all[b.in].Retire(b.c, b.e)
 			}
 			all[b.in].Lock()
 			all[b.in].Leave(b.c, time.Second)
 			all[b.in].Unlock()
 			outstanding -= int64(b.c.Bytes)
-			if !b.withheld {
+			if !b.e.Withheld {
 				live -= int64(b.c.Bytes)
 			}
 		}

@@ -23,7 +23,7 @@ func newWatered(streams int) *watered {
 
 func (w *watered) allocate(on int, bytes uint64) *core.Block { return w.enter(w.books[on], bytes) }
 
-func (w *watered) retire(on int, b *core.Block) { w.books[on].Retire(b, false) }
+func (w *watered) retire(on int, b *core.Block) { w.books[on].Retire(b, &Entry{}) }
 
 func (w *watered) release(on int, b *core.Block) {
 	w.books[on].Lock()

@@ -47,8 +47,8 @@ var textuals = []textual{
 	},
 	{
 		"internal/fence/order.go", "Order.noteCompleted", "the host believes to have seen the point behind the one that was waited for",
-		"slots[t.slot].NoteCompleted(t.seq)",
-		"slots[t.slot].NoteCompleted(t.seq)\n if mutated() {\n slots[t.slot].NoteCompleted(t.seq + 1)\n }",
+		"s.NoteCompleted(t.seq)",
+		"s.NoteCompleted(t.seq)\n if mutated() {\n s.NoteCompleted(t.seq + 1)\n }",
 	},
 	{
 		"internal/fence/plan.go", "Stream.keepNewest", "of two points of one stream the one that was found last is waited for",
