@@ -40,8 +40,8 @@ import (
 // device has come to its free. Otherwise it is released when that is seen.
 //
 // makeRoom, reap, trim, trimIdle and close may wait for the driver, and no lock is held over them.
-// Close comes last: the tracker lets reap and trim end before, and calls none of them nor
-// take and makeRoom after it. What is still taken then stays good until it is given. A reap of
+// Close comes last: the tracker lets the others end before, and calls none of them but give
+// after it. What is still taken then stays good until it is given. A reap of
 // the tracker's calls close again, for what was given since.
 type memory interface {
 	take(s *stream, bytes uint64) (ptr uint64, err error)
@@ -74,8 +74,8 @@ type memory interface {
 // it is closed or about to be.
 const memoryGone = -1
 
-// withMemory calls f, and the memory is not closed meanwhile. Allocations do without:
-// who closes has ended them.
+// withMemory calls f, and the memory is not closed meanwhile. A step under a stream's lock does
+// without: who closes waits for the lock.
 func (r *tracker) withMemory(op string, f func() error) error {
 	for {
 		n := r.inMemory.Load()
@@ -107,7 +107,21 @@ func (r *tracker) closeMemory(ctx context.Context) error {
 	if err := deadline.Poll(ctx, func() (bool, error) { return r.inMemory.CompareAndSwap(0, memoryGone), nil }); err != nil {
 		return fmt.Errorf("closing the memory: it is being trimmed or asked: %w", err)
 	}
-	err := r.memory.close()
+	streams := r.streams.table.streams()
+	err := deadline.Poll(ctx, func() (bool, error) {
+		for ; len(streams) > 0; streams = streams[1:] {
+			if !streams[0].TryLock() { // whoever has it may be in an allocation that saw the memory open
+				return false, nil
+			}
+			streams[0].Unlock()
+		}
+		return true, nil
+	})
+	if err != nil {
+		err = fmt.Errorf("closing the memory: a stream is busy: %w", err)
+	} else {
+		err = r.memory.close()
+	}
 	if err != nil {
 		r.inMemory.Store(0)
 	}

@@ -131,7 +131,7 @@ func streamOf(o *quick.Op) *stream { return o.Lane.Part(quick.BackendPart).(*str
 // Allocate declines what has to ask the driver, other lanes, or whoever has the stream's lock.
 func (q *quickPool) Allocate(o *quick.Op) bool {
 	s := streamOf(o)
-	if o.Request.Isolated || !s.books.Cover(&o.Request) || q.r.inMemory.Load() == memoryGone || !s.TryLock() {
+	if o.Request.Isolated || !s.books.Cover(&o.Request) || !s.TryLock() {
 		return false
 	}
 	ok := q.allocate(s, o)
@@ -141,7 +141,7 @@ func (q *quickPool) Allocate(o *quick.Op) bool {
 }
 
 func (q *quickPool) allocate(s *stream, o *quick.Op) bool {
-	if s.lane == nil || !s.AsksNobody() || s.Open() > 0 || s.frees.pendingFrees() > 0 {
+	if q.r.inMemory.Load() == memoryGone || s.lane == nil || !s.AsksNobody() || s.Open() > 0 || s.frees.pendingFrees() > 0 {
 		return false
 	}
 	req := &o.Request

@@ -134,13 +134,16 @@ func (r *tracker) allocateOn(s *stream, req *core.Request) (uint64, *fence.Point
 		if r.releaseCompleted(done); !errors.Is(err, core.ErrOutOfMemory) {
 			return 0, nil, nil, err
 		}
-		if err := r.memory.makeRoom(s, req.Bytes, err); err != nil {
+		if err := r.withMemory("Allocate", func() error { return r.memory.makeRoom(s, req.Bytes, err) }); err != nil {
 			return 0, nil, nil, err
 		}
 	}
 }
 
 func (r *tracker) allocateLocked(s *stream, req *core.Request) (uint64, *fence.Point, error) {
+	if err := r.refuseClosed("Allocate"); err != nil { // who closes waits for the lock behind that
+		return 0, nil, err
+	}
 	if s.IsGivenUp() {
 		return 0, nil, givenUpError("Allocate", req.Stream)
 	}
