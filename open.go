@@ -262,8 +262,8 @@ func (r *Runtime) budgetLimit(cfg Config) (uint64, error) {
 
 func (r *Runtime) finishBuild(cfg Config) (err error) {
 	r.line.Passes = cfg.ReservePasses
-	r.line.OnWaiters = func(any bool) {
-		if any {
+	r.line.OnWaiters = func(waiting bool) {
+		if waiting {
 			r.budget.NotifyRoom(r.line.Wake)
 		} else {
 			r.budget.NotifyRoom(nil)

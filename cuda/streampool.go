@@ -411,7 +411,7 @@ func (p *StreamPool) end(s *stream) {
 	p.busy += busy
 	p.mu.Unlock()
 	go func() {
-		p.destruct(s)
+		_ = p.destruct(s) // what fails is left to Close, which reports
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.ending, p.busy = p.ending-1, p.busy-busy

@@ -16,7 +16,7 @@ type Line struct {
 	Passes int
 	// OnWaiters, if not nil, is told when the first comes and when the last has left. It is
 	// called with the line locked.
-	OnWaiters func(any bool)
+	OnWaiters func(waiting bool)
 
 	mu     sync.Mutex
 	places list.List // of *Place
