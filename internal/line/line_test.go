@@ -16,7 +16,7 @@ func awake(p *Place) bool {
 
 func TestTheFirstHasItsTurnAndThenTheNext(t *testing.T) {
 	var waiters []bool
-	l := &Line{OnWaiters: func(any bool) { waiters = append(waiters, any) }}
+	l := &Line{OnWaiters: func(waiting bool) { waiters = append(waiters, waiting) }}
 	a, b, c := l.Join(1), l.Join(1), l.Join(1)
 	l.Wake()
 	l.Wake()
