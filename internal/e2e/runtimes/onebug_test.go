@@ -74,8 +74,8 @@ func TestOneBugIsOneFindingAboutTheRightBlock(t *testing.T) {
 			release := e2e.Hold(p.T, p.rt, p.x.Handle())
 			block := e2e.Allocate(p.T, p.rt, 4096, p.x.ID(), "fresh")
 			e2e.Succeed(p.T, "the write", p.rt.Driver().MemsetAsync(block.ID.Ptr, 0, block.Requested, p.y.Handle()))
+			e2e.Succeed(p.T, "synchronising", p.rt.Streams().Synchronize(p.Context(), p.y.ID())) // or it may race with the free too
 			e2e.Free(p.T, p.rt, block)
-			e2e.Succeed(p.T, "synchronising", p.rt.Streams().Synchronize(p.Context(), p.y.ID()))
 			release()
 			return block
 		}},
