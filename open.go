@@ -376,10 +376,7 @@ func (r *Runtime) close(ctx context.Context) {
 		return len(r.streams.Leases()) == 0 || r.core.Health().Err != nil, nil // those that stay out are named below
 	})
 	var err error
-	_ = deadline.AtLeastAMoment(func(ctx context.Context) error {
-		r.leftover, err = r.core.Close(ctx)
-		return err
-	})(ctx)
+	r.leftover, err = r.core.Close(ctx)
 	r.closeError = r.withoutEchoes(errors.Join(err, r.giveUp(dated)))
 }
 

@@ -26,8 +26,8 @@ func (r *Runtime) BeginClose() {
 // open uses. It waits until ctx's deadline; without one, until nothing was given back for a
 // quarter of a second, so that a leak is told soon. Then it refuses to take back what is left,
 // except that open uses may still be ended. It has that compared ([Resource.CheckLive]), waits
-// until the device has passed every queued free or ctx ends, and reports what was never given
-// back, each leak as a finding too. It does not free leaked blocks: work that the runtime does
+// until the device has passed every queued free or ctx ends, or for a quarter of a second if it
+// has ended, and reports what was never given back, each leak as a finding too. It does not free leaked blocks: work that the runtime does
 // not know of may still use them. A second Close returns [ErrClosed].
 func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 	if r == nil {
@@ -41,7 +41,7 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 	r.closed.Store(true)
 	var err error
 	if r.lost.Load() == nil {
-		err = r.settle(ctx)
+		err = deadline.AtLeastAMoment(r.settle)(ctx) // the wait may have taken all the time there was
 	}
 	stats := r.resource.Stats()
 	left := Leftover{OpenIntents: stats.OpenIntents, LeakedBytes: stats.Live.Requested, closed: time.Now()}

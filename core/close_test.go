@@ -279,3 +279,20 @@ func TestWorkThatCloseOvertakesIsTakenBack(t *testing.T) {
 }
 
 func errorOf[T any](_ T, err error) error { return err }
+
+// hurried drains only while there is time.
+type hurried struct{ *coretest.Fake }
+
+func (hurried) Drain(ctx context.Context) error { return ctx.Err() }
+
+// Close waits until its deadline for a block that never comes back, and has time to drain all
+// the same.
+func TestALeakCostsCloseNoDrain(t *testing.T) {
+	rt := newRuntime(t, hurried{coretest.NewFake(0)}, nil)
+	alloc(t, rt, 70)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	left, err := rt.Close(ctx)
+	succeed(t, "close", err)
+	mustBe(t, "number of leaks", len(left.Leaks), 1)
+}

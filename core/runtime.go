@@ -154,10 +154,13 @@ func (r *Runtime) DroppedRecorders() uint64 { return r.dropped.Load() }
 
 // admit refuses new work on a runtime that is being closed or whose device is lost.
 func (r *Runtime) admit(op string) error {
-	if r != nil && r.closing.Load() && r.lost.Load() == nil {
+	if err := r.admitReturn(op); err != nil {
+		return err
+	}
+	if r.closing.Load() {
 		return fmt.Errorf("%s refused: the runtime is %w", op, ErrClosed)
 	}
-	return r.admitReturn(op)
+	return nil
 }
 
 // admitReturn refuses to take something back on a runtime that is closed or whose device

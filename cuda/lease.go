@@ -66,7 +66,8 @@ func (l *Lease) Handle() driver.Stream { return l.stream.Handle() }
 // stream that is capturing. Blocks that were
 // allocated under the lease can still be freed. It may block only for an
 // adopted stream, a moment for what others are enqueueing on it and on the
-// driver's record of a last event, and if a capture of the lease could not be ended; if it fails the lease is as it was.
+// driver's record of a last event, and if a capture of the lease could not be
+// ended; if it fails the lease is as it was.
 func (l *Lease) Release() error {
 	if l == nil {
 		return missingHandle("Release", "lease")

@@ -158,10 +158,10 @@ func (g *Grid) check(op string) error {
 
 // Launch enqueues the kernel on the lease's stream, fenced for uses: every
 // block that the arguments reach. It returns when the launch is enqueued. A
-// launch that the driver refuses is aborted, and one of sizes that CUDA does not take refused before. The arguments that are pointers
-// (see [driver.Ptr]) are named to the runtime, whose guard finds those that
-// lie in no block of uses, and suspects other arguments of 64 bits that do. A nil kernel, runtime or lease, and a grid that
-// CUDA does not take, are a [core.InvalidRequestError].
+// launch that the driver refuses is aborted, and one of sizes that CUDA does not take refused
+// before. The arguments that are pointers (see [driver.Ptr]) are named to the runtime, whose guard
+// finds those that lie in no block of uses, and suspects other arguments of 64 bits that do. A nil
+// kernel, runtime or lease, and a grid that CUDA does not take, are a [core.InvalidRequestError].
 func (k *Kernel) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease, grid Grid, uses []core.Use, args ...driver.Arg) error {
 	if k == nil {
 		return missingHandle("Kernel.Launch", "kernel")

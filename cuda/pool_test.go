@@ -110,13 +110,20 @@ func TestDeviceOrderTakesNothingOverThatTheHostHasSeen(t *testing.T) {
 	b.counts(moves{Growths: 1, Steals: 1})
 }
 
+// freeBehindWork frees memory behind work that is not done until release is called.
+func (b *bench) freeBehindWork(l *cuda.Lease, bytes uint64) (release func()) {
+	b.Helper()
+	block := b.alloc(l, bytes)
+	release = b.hold(l)
+	b.launch(l, writes(block))
+	b.free(block)
+	return release
+}
+
 func TestAnotherStreamWaitsForWhatItSteals(t *testing.T) {
 	b := newBench(t, pooled(1))
 	s := b.leases(2)
-	first := b.alloc(s[0], poolPage)
-	release := b.hold(s[0])
-	b.launch(s[0], writes(first))
-	b.free(first)
+	release := b.freeBehindWork(s[0], poolPage)
 	second := b.alloc(s[1], poolPage)
 	b.counts(moves{Growths: 1, Steals: 1})
 	equal(t, "waits", b.Pool.Stats().WaitsQueued, 1)
@@ -129,10 +136,7 @@ func TestAnotherStreamWaitsForWhatItSteals(t *testing.T) {
 func TestAWaitAndGrowthServeTogether(t *testing.T) {
 	b := newBench(t, pooled(4))
 	s := b.leases(2)
-	first := b.alloc(s[0], 2*poolPage)
-	release := b.hold(s[0])
-	b.launch(s[0], writes(first))
-	b.free(first)
+	release := b.freeBehindWork(s[0], 2*poolPage)
 	equal(t, "free behind work", b.Pool.Stats().OwnPool.Behind, 2*poolPage)
 	second := b.alloc(s[1], 3*poolPage)
 	b.counts(moves{Growths: 2, Steals: 1})
@@ -148,10 +152,7 @@ func TestAWaitAndGrowthServeTogether(t *testing.T) {
 func TestARefusedRequestQueuesNoWait(t *testing.T) {
 	b := newBench(t, pooled(3))
 	s := b.leases(2)
-	first := b.alloc(s[0], 2*poolPage)
-	release := b.hold(s[0])
-	b.launch(s[0], writes(first))
-	b.free(first)
+	release := b.freeBehindWork(s[0], 2*poolPage)
 	_, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 4 * poolPage, Stream: s[1].ID()})
 	expect.Error(t, err, core.ErrOutOfMemory)
 	b.counts(moves{Growths: 1})

@@ -31,7 +31,7 @@ func TestTheQuickPathChangesNothing(t *testing.T) {
 	}
 	quickly, done := uint64(0), map[string]int{}
 	for n := range programs {
-		how := setup{schedule: sim.Seeded(seed + n), fills: true, guard: debugguard.Config{Mode: debugguard.Mode(n % 2), SampleBytes: 1, QuarantineAge: -1, QuarantineBytes: 4 << 20, Advanced: debugguard.Advanced{UpkeepInterval: -1}}}
+		how := setup{schedule: sim.Seeded(seed + n), fills: true, guard: debugguard.Config{Mode: debugguard.Mode(n % 2), SampleBytes: 1, QuarantineAge: -1, QuarantineBytes: 4 << 20, Advanced: debugguard.Advanced{UpkeepInterval: -1, Patience: -1}}} // how long a wait takes is the host's
 		play := func(t *testing.T, between map[int]core.Layer) (p *player) {
 			how.between = between
 			return play(t, openWhole(t, how), seed+n, steps, n%4 >= 2)
