@@ -21,7 +21,7 @@ type Oracle interface {
 	// which is not kept. Where several launches are open on a stream each may be whose work it is.
 	LaunchBegins(s Stream, id uint64, name string, uses []Declared)
 	// UseRecorded tells that work which was enqueued on s before, and is of no launch, uses a block
-	// ([core.Resource.RecordUse]): no launch that is open there need declare it.
+	// ([core.Resource.RecordUse]): no launch that was open there need declare it.
 	UseRecorded(s Stream, use Declared)
 	// LaunchEnds tells that nothing more is enqueued for the launch.
 	LaunchEnds(s Stream, id uint64)

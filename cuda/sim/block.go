@@ -25,6 +25,9 @@ type block struct {
 	// trackedTo is the number of the last operation that must be declared to a runtime, if its launch
 	// touches the block.
 	trackedTo atomic.Uint64
+	// recorded is the number of the last operation of each stream that is a recorded use, or is none
+	// of the block's. The lock of the device's strays guards it.
+	recorded map[driver.Stream]uint64
 
 	mu     sync.Mutex
 	freed  bool // a free is queued: free is its clock

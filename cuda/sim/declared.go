@@ -18,66 +18,101 @@ type declaration struct {
 	refs atomic.Int32
 	id   uint64
 	name string
-
-	mu    sync.Mutex
-	uses  []driver.Declared
-	ended bool
-	// strays are accesses that are not declared yet: work that is recorded as a use may have been
-	// enqueued before that while the launch is open, so its end decides.
-	strays []stray
-}
-
-// stray is an access that the launches do not declare of which it may be.
-type stray struct {
-	launches  []*declaration
-	low, high uint64
-	kinds     core.Access
-	found     Finding
-	block     *block
+	uses []driver.Declared
 }
 
 var declarations = sync.Pool{New: func() any { return new(declaration) }}
 
 func (l *declaration) release() {
 	if l.refs.Add(-1) == 0 {
-		l.uses, l.ended = l.uses[:0], false
+		l.uses = l.uses[:0]
 		declarations.Put(l)
 	}
 }
 
-// hold keeps a stray until the launch ends; false if it has.
-func (l *declaration) hold(s stray) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.ended {
-		l.strays = append(l.strays, s)
-	}
-	return !l.ended
+// strays are accesses that no launch declares: work may be recorded as a use after it has run.
+type strays struct {
+	mu sync.Mutex
+	// recorded says that the program records uses: it may do so later than it waits for the work.
+	recorded bool
+	list     []stray
 }
 
-// end is the end of the launch. What is returned may still be declared by another one.
-func (l *declaration) end() (strays []stray) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended, l.strays, strays = true, nil, l.strays
-	return strays
+type stray struct {
+	number uint64 // the operation's
+	seq    uint64 // on its stream
+	slot   int
+	found  Finding
+	block  *block
+}
+
+// straysKept is how many accesses wait to be recorded: the oldest is reported then.
+const straysKept = 64
+
+// hold keeps a stray, unless its use was recorded, and returns one to report: the oldest of too
+// many, or the stray itself if its block takes no more uses.
+func (w *strays) hold(s stray) (late stray, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case s.number <= s.block.recorded[s.found.First.Stream]:
+		return stray{}, false
+	case s.block.trackedTo.Load() != math.MaxUint64:
+		return s, true
+	}
+	w.list = append(w.list, s)
+	if len(w.list) <= straysKept {
+		return stray{}, false
+	}
+	late, w.list = w.list[0], slices.Delete(w.list, 0, 1)
+	return late, true
+}
+
+// take removes what is chosen.
+func (w *strays) take(chosen func(stray) bool) (taken []stray) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = slices.DeleteFunc(w.list, func(s stray) bool {
+		if chosen(s) {
+			taken = append(taken, s)
+			return true
+		}
+		return false
+	})
+	return taken
+}
+
+// seenDone takes what the host has seen to be done. A program that records uses may do so yet.
+func (w *strays) seenDone(clocks []stamp) []stray {
+	return w.take(func(s stray) bool {
+		return !w.recorded && slices.ContainsFunc(clocks, func(c stamp) bool { return c.after(s.slot, s.seq) })
+	})
 }
 
 // BlockIsTracked tells whether launches that are enqueued from now on must declare what they
 // do with a block.
 func (d *Device) BlockIsTracked(ptr uint64, tracked bool) {
+	if b := d.setTracked(ptr, tracked); b != nil && !tracked {
+		d.fileStrays(d.strays.take(func(s stray) bool { return s.block == b }))
+	}
+}
+
+// setTracked returns the block, nil if there is none.
+func (d *Device) setTracked(ptr uint64, tracked bool) *block {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.heapOf(ptr)
 	h.Lock()
 	defer h.Unlock()
-	switch b := h.blockAt(ptr); {
+	b := h.blockAt(ptr)
+	switch {
 	case b == nil:
 	case tracked:
 		b.trackedTo.Store(math.MaxUint64)
 	default:
 		b.trackedTo.Store(d.pushed)
 	}
+	return b
 }
 
 // LaunchBegins tells that what is enqueued on s from now on is work of a launch.
@@ -94,19 +129,9 @@ func (d *Device) LaunchBegins(h driver.Stream, id uint64, name string, uses []dr
 
 // LaunchEnds tells that the launch enqueues no more.
 func (d *Device) LaunchEnds(h driver.Stream, id uint64) {
-	l := d.takeLaunch(h, id)
-	if l == nil {
-		return
+	if l := d.takeLaunch(h, id); l != nil {
+		l.release()
 	}
-	for _, s := range l.end() {
-		if from, to := undeclared(s.launches, s.low, s.high, s.kinds); from < to {
-			d.settle(s)
-		}
-		for _, of := range s.launches {
-			of.release()
-		}
-	}
-	l.release()
 }
 
 // takeLaunch takes an open launch off its stream.
@@ -126,35 +151,31 @@ func (d *Device) takeLaunch(h driver.Stream, id uint64) *declaration {
 	return l
 }
 
-// UseRecorded declares for the launches that are open on s what work of none of them does.
+// UseRecorded declares what was enqueued on s so far and uses a block, and is work of no launch.
 func (d *Device) UseRecorded(h driver.Stream, use driver.Declared) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.streams.get(h)
-	if s == nil {
+	m := d.heapOf(use.Ptr)
+	m.Lock()
+	defer m.Unlock()
+	b := m.blockAt(use.Ptr)
+	if b == nil {
 		return
 	}
-	for _, l := range s.launches {
-		l.mu.Lock()
-		l.uses = append(l.uses, use)
-		l.mu.Unlock()
+	d.strays.mu.Lock()
+	defer d.strays.mu.Unlock()
+	if b.recorded == nil {
+		b.recorded = make(map[driver.Stream]uint64)
 	}
+	d.strays.recorded, b.recorded[h] = true, d.pushed
+	d.strays.list = slices.DeleteFunc(d.strays.list, func(s stray) bool { return s.block == b && s.found.First.Stream == h })
 }
 
-// settle reports a stray, unless a launch is open that may declare it yet.
-func (d *Device) settle(s stray) {
-	for _, l := range s.launches {
-		l.refs.Add(1)
+// fileStrays reports accesses that nothing can declare any more.
+func (d *Device) fileStrays(all []stray) {
+	for _, s := range all {
+		d.fileUndeclared(s.found, s.block)
 	}
-	for _, l := range s.launches {
-		if l.hold(s) {
-			return
-		}
-	}
-	for _, l := range s.launches {
-		l.release()
-	}
-	d.fileUndeclared(s.found, s.block)
 }
 
 // fileUndeclared files an access that was not declared, once for the operation's name, the block,
@@ -234,11 +255,10 @@ func (d *Device) judgeLaunch(o *op, b *block, low, high uint64, access core.Acce
 	case declaresPart(o.launches, b):
 		how = "outside the part of the block that is declared"
 	}
-	kinds := core.ReadWrite
-	if access.Writes() {
-		kinds = core.Write
+	found := o.undeclaredAccess(b, o.accessOf(from, to).party(access), how)
+	if s, ok := d.strays.hold(stray{number: o.number, seq: o.now.seq, slot: o.now.slot, found: found, block: b}); ok {
+		d.fileUndeclared(s.found, s.block)
 	}
-	d.settle(stray{launches: slices.Clone(o.launches), low: from, high: to, kinds: kinds, block: b, found: o.undeclaredAccess(b, o.accessOf(from, to).party(access), how)})
 }
 
 // declaresPart reports whether one of the launches declares anything of a block.
@@ -249,9 +269,6 @@ func declaresPart(launches []*declaration, b *block) bool {
 
 // undeclared is firstGap of what launches declare.
 func undeclared(launches []*declaration, low, high uint64, kinds core.Access) (from, to uint64) {
-	for _, l := range launches {
-		l.mu.Lock()
-	}
 	for covered := true; covered; {
 		covered = false
 		for _, l := range launches {
@@ -268,9 +285,6 @@ func undeclared(launches []*declaration, low, high uint64, kinds core.Access) (f
 				high = min(high, u.Ptr)
 			}
 		}
-	}
-	for _, l := range launches {
-		l.mu.Unlock()
 	}
 	return low, high
 }

@@ -13,7 +13,7 @@ import (
 // Device is a simulated GPU. All methods are safe for concurrent use.
 //
 // Locks are taken in this order: device (of two, the one that was opened first),
-// heap, guests, launches (in the order in which they began), stream, block, findings.
+// heap, guests, strays, stream, block, findings.
 type Device struct {
 	config Config
 	memory *heap // of the device
@@ -27,6 +27,7 @@ type Device struct {
 	indirect atomic.Int64
 	calls    []counter // by the index of the method
 	found    findings
+	strays   strays
 	faults   faults
 
 	// lost is the error that took the context, nil before. dead is
@@ -140,6 +141,7 @@ func (d *Device) Close() error {
 	d.mu.Unlock()
 	d.kill()
 	d.workers.Wait()
+	d.fileStrays(d.strays.take(func(stray) bool { return true }))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	heaps := d.heaps()

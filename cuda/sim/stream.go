@@ -224,6 +224,7 @@ func (d *Device) synchronizeAll(m *method) error {
 // synchronized ends a blocking call of m: the host knows the clocks now, and
 // pools give back what they hold beyond their thresholds.
 func (d *Device) synchronized(m *method, clocks ...stamp) error {
+	d.fileStrays(d.strays.seenDone(clocks))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.state(m); err != nil {

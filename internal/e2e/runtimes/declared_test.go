@@ -258,12 +258,24 @@ var steps = []func(p *correct) error{
 		must.Do(p, rec.Read(s), rec.Preflight(p.Context(), p.rt), d.CopyOnDeviceAsync(foreign, s.Ptr(), min(256, s.Bytes()), on.Handle()), rec.Commit(p.Context(), p.rt))
 		return d.MemFree(foreign)
 	},
-	func(p *correct) error { // work that is recorded, while a launch is open on its stream
+	func(p *correct) error { // work that is recorded, while a launch is open on its stream or after it
 		s, on := p.alloc(), p.stream()
 		must.Do(p, p.rt.Streams().Synchronize(p.Context(), s.BlockID().AllocStream)) // its order is the program's
 		t := must.Get(p.rt.Core().PrepareUse(p.Context(), core.UseRequest{Stream: on.ID(), Launch: "open"}))(p)
-		must.Do(p, p.rt.Driver().MemsetAsync(s.Ptr(), 1, s.Bytes(), on.Handle()), p.rt.Streams().Synchronize(p.Context(), on.ID()))
-		must.Do(p, p.rt.Core().RecordBlockUse(p.Context(), s.BlockID(), on.ID()), p.rt.Core().FinishUse(p.Context(), t))
+		must.Do(p, p.rt.Driver().MemsetAsync(s.Ptr(), 1, s.Bytes(), on.Handle()))
+		do := []func() error{
+			func() error { return p.rt.Streams().Synchronize(p.Context(), on.ID()) },
+			func() error { return p.rt.Core().RecordBlockUse(p.Context(), s.BlockID(), on.ID()) },
+			func() error { return p.rt.Core().FinishUse(p.Context(), t) },
+		}
+		if p.records {
+			p.rng.Shuffle(len(do), func(i, j int) { do[i], do[j] = do[j], do[i] })
+		} else { // the first record tells that the program records what it has waited for
+			do[0], do[1], p.records = do[1], do[0], true
+		}
+		for _, step := range do {
+			must.Do(p, step())
+		}
 		return s.Free(p.Context())
 	},
 	func(p *correct) error { // another block in the place of one
@@ -280,6 +292,8 @@ type correct struct {
 	rng    *rand.Rand
 	leases []*cuda.Lease
 	slices []*cuda.Slice[uint32]
+	// records says that a use was recorded.
+	records bool
 }
 
 func (p *correct) stream() *cuda.Lease        { return p.leases[p.rng.IntN(len(p.leases))] }

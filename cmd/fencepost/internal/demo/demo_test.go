@@ -21,7 +21,9 @@ func TestADemoIsCleanAndMostlyAcrossStreams(t *testing.T) {
 
 func demoIsClean(t *testing.T, resource string) {
 	t.Helper()
-	worked := func(r *Report) bool { return r.Results > 0 && r.CrossStreamLaunches > 1 }
+	worked := func(r *Report) bool {
+		return r.Results > 0 && r.CrossStreamLaunches > 1 && r.Guarding.QuarantinePeak > 0
+	}
 	r := runUntilOver(t, resource, worked, "", "sample:65536", nil)
 	if !r.Clean() {
 		t.Errorf("not clean: %+v", r)
