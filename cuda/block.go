@@ -35,7 +35,9 @@ type block struct {
 	waits freeState
 	// mapped is the size of an isolated block's mapping, 0 for one of the pool.
 	mapped uint64
-	_      [8]byte // blocks share no cache line
+	// behind is what the free of a retired block waits for, whose it is that tries again to queue
+	// it: waitsForUses.
+	behind *fence.Frontier
 }
 
 var blocks = sync.Pool{New: func() any { return &block{history: fence.NewHistory()} }}
