@@ -70,7 +70,7 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 	if err := r.obtain(ctx, req, b, patient); err != nil {
 		return err
 	}
-	rec, due := r.ledger.Enter(b, monotime.Now())
+	rec, due := r.ledger.Enter(r.records.Enter(b), b, monotime.Now())
 	if l := r.path.Lane(b.ID.AllocStream); l != nil {
 		due = r.stackDue(l, b.Bytes)
 	}
@@ -147,7 +147,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	}()
 	r.arm(ctx, launchArm, rec, redZones)
 	armed = true
-	r.ledger.EnterGuarded(rec)
+	r.ledger.EnterGuarded(r.records.Enter(&b), rec)
 	r.count.guarded.Add(1)
 	return b, nil
 }

@@ -135,7 +135,7 @@ func (q *quickGuard) Allocate(o *quick.Op) bool {
 		c.untilSample -= int64(req.Bytes)
 	}
 	c.takeStack(req.Bytes, r.cfg.Advanced.StackBytes)
-	r.ledger.Enter(&o.Block, o.Ended)
+	r.ledger.Enter(o.Record, &o.Block, o.Ended)
 	return true
 }
 
@@ -150,7 +150,7 @@ func (q *quickGuard) Deallocate(o *quick.Op) bool {
 	if r.rules.Load().setting.Mode == Off || o.ID.Ordinal != r.ordinal {
 		return false
 	}
-	rec := r.ledger.Known(o.ID)
+	rec := r.ledger.Known(o.Record, g)
 	if rec == nil || rec.Guard != nil || r.seals.get(g) != nil || !rec.Retire(g) {
 		return false
 	}
@@ -158,7 +158,7 @@ func (q *quickGuard) Deallocate(o *quick.Op) bool {
 		r.revive(rec, g)
 		return false
 	}
-	r.ledger.Close(rec, g)
+	r.ledger.Close(rec, o.ID)
 	o.Hear[1] = &r.listeners
 	return true
 }

@@ -102,13 +102,11 @@ func (l *Ledger) MayHold(ptr uint64) bool { return ptr >= l.low.Load() && ptr < 
 // Owners returns the live block that an address lies in, and the newest freed
 // one of those remembered; nil if there is none.
 func (l *Ledger) Owners(ptr uint64) (live, freed *core.Block) {
+	l.index()
 	for i := range l.shards {
 		s := &l.shards[i]
-		if s.table.Unused() {
-			continue
-		}
 		s.mu.Lock()
-		s.indexed().at(ptr, func(rec *Record) {
+		s.index.at(ptr, func(rec *Record) {
 			b := rec.Block() // it neither goes nor moves while the shard is locked
 			switch {
 			case b.State == core.Live:
@@ -122,15 +120,45 @@ func (l *Ledger) Owners(ptr uint64) (live, freed *core.Block) {
 	return live, freed
 }
 
-// indexed is the shard's index of addresses, built if this is the first
-// question; s.mu must be held.
-func (s *shard) indexed() *addresses {
-	if s.index == nil {
+// index builds the shards' indexes of addresses, if this is the first question. What comes meanwhile enters
+// itself.
+func (l *Ledger) index() {
+	if l.indexed.Load() {
+		return
+	}
+	l.indexing.Lock()
+	defer l.indexing.Unlock()
+	if l.indexed.Load() {
+		return
+	}
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
 		s.index = &addresses{}
-		s.table.Each(s.index.enter)
 		for _, stone := range s.tombstones.ring {
 			s.index.enter(stone)
 		}
+		s.mu.Unlock()
 	}
-	return s.index
+	for g, rec := range l.All {
+		if !rec.Lock(g) {
+			continue
+		}
+		s := l.shard(rec.allocStream)
+		rec.Unlock()
+		s.mu.Lock()
+		if rec.isOf(g) && rec.State() != core.Freed {
+			s.enterIndex(rec)
+		}
+		s.mu.Unlock()
+	}
+	l.indexed.Store(true)
+}
+
+// enterIndex enters a record that is not there yet, if there is an index; s.mu must be held.
+func (s *shard) enterIndex(rec *Record) {
+	if s.index != nil && !rec.indexed {
+		rec.indexed = true
+		s.index.enter(rec)
+	}
 }

@@ -2,9 +2,10 @@
 // that is not released, and a tombstone of those released last. It works on the
 // host alone and calls neither the device nor the layers below.
 //
-// Records are found by generation, in tables that are read without a lock (package
-// blocktable). They are pooled, so whoever found one must check, under its lock, that
-// it still belongs to the generation looked for. See [Record] for who owns what.
+// Records are parts of those that all layers share (package path) and are found by them.
+// They are used again, so whoever found one must check, under its lock, that
+// it still belongs to the generation looked for. See [Record] for who owns what. What finds a record by its id, or
+// walks over all, takes the locks of lanes: no lock of the ledger may be held.
 package ledger
 
 import (
@@ -15,6 +16,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // AlwaysStacks is the size in bytes from which every block keeps its stacks.
@@ -24,7 +26,12 @@ const AlwaysStacks = 1 << 20
 // divided by the stream of the allocation, so that goroutines on different
 // streams stay off each other's cache lines.
 type Ledger struct {
-	shards [shards]shard
+	records *path.Records
+	part    path.Part[Part]
+	shards  [shards]shard
+	// indexing is held while the indexes of addresses are built, once.
+	indexing sync.Mutex
+	indexed  atomic.Bool
 	// gate is the guard's. While the mode is Off, each record that is no
 	// tombstone holds it open; otherwise the mode does.
 	gate *atomic.Int64
@@ -56,10 +63,10 @@ type Options struct {
 	StackBytes uint64
 }
 
-// New makes a ledger that adds to gate for each live block while the guard
+// New makes a ledger with a part of the records that adds to gate for each live block while the guard
 // is off.
-func New(gate *atomic.Int64, o Options) *Ledger {
-	l := &Ledger{gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Names: newNames(), Stacks: newDepot()}
+func New(gate *atomic.Int64, records *path.Records, o Options) *Ledger {
+	l := &Ledger{records: records, part: path.NewPart[Part](records), gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Names: newNames(), Stacks: newDepot()}
 	l.low.Store(math.MaxUint64)
 	l.limit.Store(int64(max(1, o.Tombstones))) // a first block may be gone before its shard is shared in
 	for i := range l.shards {
@@ -71,20 +78,17 @@ func New(gate *atomic.Int64, o Options) *Ledger {
 
 func (l *Ledger) shard(stream core.StreamID) *shard { return &l.shards[uint64(stream)%shards] }
 
-// Enter puts a block that was allocated at that time into the books, and says whether it is one that keeps its
+// Enter puts a block that was allocated at that time into the books, by the record that all layers share, and
+// says whether it is one that keeps its
 // stacks: each byte has the same chance to choose its block.
-func (l *Ledger) Enter(b *core.Block, born monotime.Instant) (rec *Record, due bool) {
+func (l *Ledger) Enter(of *path.Record, b *core.Block, born monotime.Instant) (rec *Record, due bool) {
+	rec = &l.part.Of(of).own
 	s := l.shard(b.ID.AllocStream)
 	s.mu.Lock()
 	if s.untilStack -= int64(min(b.Bytes, AlwaysStacks)); s.untilStack < 0 {
 		due = true
 		s.untilStack = l.nextStack()
 	}
-	rec = s.empty
-	if rec == nil {
-		rec = s.makeRecords()
-	}
-	s.empty, rec.neighbour = rec.neighbour, nil
 	rec.fill(b, born)
 	l.add(s, rec)
 	return rec, due
@@ -94,22 +98,21 @@ func (l *Ledger) Enter(b *core.Block, born monotime.Instant) (rec *Record, due b
 func (l *Ledger) nextStack() int64 { return int64(rand.ExpFloat64() * l.stackBytes) }
 
 // EnterGuarded puts the record of a guarded block into the books.
-func (l *Ledger) EnterGuarded(rec *Record) {
+func (l *Ledger) EnterGuarded(of *path.Record, rec *Record) {
+	rec.Guard.part = l.part.Of(of)
 	s := l.shard(rec.Stream())
 	s.mu.Lock()
+	rec.Guard.part.guarded.Store(rec)
 	l.add(s, rec)
 }
 
-// add makes rec, which is filled, findable and unlocks the shard.
+// add counts rec, which can be found by now, and unlocks the shard.
 func (l *Ledger) add(s *shard, rec *Record) {
-	s.table.Insert(rec.Generation(), &rec.node, rec)
 	s.live++
 	if s.counted {
 		l.gate.Add(1)
 	}
-	if s.index != nil {
-		s.index.enter(rec)
-	}
+	s.enterIndex(rec)
 	l.widen(rec.Ptr, rec.Ptr+rec.Bytes)
 	fresh := !s.inUse
 	s.inUse = true
@@ -134,41 +137,34 @@ func (l *Ledger) share() {
 }
 
 // Close makes a tombstone of a block that was released, and empties its record
-// for another one if it is pooled. rec is not locked.
-func (l *Ledger) Close(rec *Record, g core.Generation) { l.closeIn(l.shard(rec.Stream()), g) }
-
-// CloseBlock is close of a block by its id; it returns its record, nil if it has
-// none.
-func (l *Ledger) CloseBlock(id core.BlockID) *Record {
-	rec := l.closeIn(l.shard(id.AllocStream), id.Generation)
-	if rec == nil {
-		if rec = l.search(id); rec != nil {
-			l.Close(rec, id.Generation)
-		}
-	}
-	return rec
-}
-
-// closeIn is close of the record of a generation in a shard, which it returns:
-// nil if there is none. Finding and removing it is one walk.
-func (l *Ledger) closeIn(s *shard, g core.Generation) *Record {
-	if s.table.Unused() {
-		return nil
-	}
+// for another one if it is not that of a guarded block. rec is not locked. It reports false if the block was
+// closed before.
+func (l *Ledger) Close(rec *Record, id core.BlockID) bool {
+	s := l.shard(id.AllocStream)
 	s.mu.Lock()
-	rec := s.table.Remove(g)
-	if rec != nil {
-		l.remember(s, rec, g)
+	defer s.mu.Unlock()
+	if !rec.isOf(id.Generation) || rec.Guard != nil && !rec.Guard.part.guarded.CompareAndSwap(rec, nil) {
+		return false
 	}
-	s.mu.Unlock()
-	return rec
+	l.remember(s, rec, id.Generation)
+	return true
 }
 
-// remember is the rest of close, of a record that the table has no more. Nobody waits for
-// anything under its lock.
+// CloseBlock is Close of a block by the record that all layers share; it returns its record, nil if it has
+// none.
+func (l *Ledger) CloseBlock(of *path.Record, id core.BlockID) *Record {
+	if rec := l.part.Of(of).of(id.Generation); rec != nil && l.Close(rec, id) {
+		return rec
+	}
+	return nil
+}
+
+// remember is the rest of Close. Nobody waits for
+// anything under a record's lock.
 func (l *Ledger) remember(s *shard, rec *Record, g core.Generation) {
-	if s.index != nil {
+	if rec.indexed {
 		s.index.remove(rec)
+		rec.indexed = false
 	}
 	s.live--
 	if s.counted {
@@ -184,7 +180,6 @@ func (l *Ledger) remember(s *shard, rec *Record, g core.Generation) {
 	rec.empty(g)
 	l.addTombstone(s, rec, g)
 	rec.extra, rec.writer, rec.used, rec.readUnwritten, rec.Stacked = nil, 0, 0, false, false
-	rec.neighbour, s.empty = s.empty, rec
 }
 
 // addTombstone remembers a record in its shard.
@@ -242,11 +237,10 @@ func (l *Ledger) Size() (live, tombstones int) {
 // missed. A record may belong to another block by then: whoever reads it must
 // compare the generation, or may see that other block twice.
 func (l *Ledger) All(yield func(core.Generation, *Record) bool) {
-	for i := range l.shards {
-		if s := &l.shards[i]; !s.table.List(&s.mu, yield) {
-			return
-		}
-	}
+	l.records.Each(func(g core.Generation, of *path.Record) bool {
+		rec := l.part.Of(of).of(g)
+		return rec == nil || yield(g, rec)
+	})
 }
 
 // Heir returns the newest block that was allocated after b and has some of its
