@@ -9,16 +9,8 @@ import (
 	"context"
 	"testing"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/fencepost-gpu/fencepost/core"
 )
-
-// unsampled is the context of a request whose trace is not sampled.
-func unsampled() context.Context {
-	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
-	return trace.ContextWithSpanContext(context.Background(), parent)
-}
 
 func TestHotPathsAllocateNothing(t *testing.T) {
 	for guard, layers := range map[string][]core.Layer{"guard off": whole, "ledger": wholeLedger} {

@@ -129,10 +129,10 @@ func BenchmarkLaunch(b *testing.B) {
 func launches(b *testing.B, s *stack, count, streams int) {
 	ids := []core.StreamID{s.lease(b).ID(), s.lease(b).ID()}
 	uses := blocks(b, s, ids[0], count)
-	ctx, nothing := context.Background(), func(context.Context) error { return nil }
+	nothing := func(context.Context) error { return nil }
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		if err := s.runtime.Launch(ctx, ids[i%streams], uses, nothing); err != nil {
+		if err := s.runtime.Launch(s.ctx, ids[i%streams], uses, nothing); err != nil {
 			b.Fatal(err)
 		}
 	}
