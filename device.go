@@ -192,6 +192,10 @@ func serves(lib *libcuda.Library, cfg Config) error {
 	var lacks string
 	var instead Backend
 	switch {
+	case cfg.Resource == "" && !d.MemoryPools && !d.VirtualMemory:
+		lacks, instead = "maps no memory and has no stream-ordered memory pools", Direct
+	case cfg.Resource == "" && !d.VirtualMemory && !d.MemoryPools:
+		lacks, instead = "maps no memory and has no stream-ordered memory pools", Direct
 	case cfg.Resource == Async && !d.MemoryPools:
 		lacks, instead = "has no stream-ordered memory pools", Direct
 	case cfg.Resource == Pool && !d.VirtualMemory:

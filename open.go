@@ -119,7 +119,20 @@ func (r *Runtime) flushes(cfg Config) (all []func(context.Context) error) {
 }
 
 func (r *Runtime) build(cfg Config) error {
-	for _, step := range []func(Config) error{r.openDriver, r.openStreams, r.buildStack, r.finishBuild, r.watchHealth} {
+	if err := r.openDriver(cfg); err != nil {
+		return err
+	}
+	props, err := r.driver.Properties()
+	if err != nil {
+		return err
+	}
+	if cfg.Resource == "" {
+		cfg.Resource = Async
+		if props.MapGranularity != 0 {
+			cfg.Resource = Pool
+		}
+	}
+	for _, step := range []func(Config) error{r.openStreams, r.buildStack, r.finishBuild, r.watchHealth} {
 		if err := step(cfg); err != nil {
 			return err
 		}
