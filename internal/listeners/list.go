@@ -30,7 +30,7 @@ func (l *listener) hear(rec *path.Record, b core.Block) {
 	l.plain(b)
 }
 
-// Add adds a listener; nil is nobody to tell. It hears of the blocks that are released
+// Add adds a listener; nil is ignored. It hears of the blocks that are released
 // after Add has returned.
 func (l *List) Add(to core.Listener) {
 	switch to := to.(type) {
