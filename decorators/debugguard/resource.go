@@ -63,9 +63,11 @@ type Resource struct {
 	blockedFrees tally
 	count        counters
 
-	path    *quick.Path
-	part    int
-	records *path.Records
+	path *quick.Path
+	part int
+	// preparing is held while a lane gets its shard of the ledger.
+	preparing sync.Mutex
+	records   *path.Records
 }
 
 var _ core.Resource = (*Resource)(nil)

@@ -103,8 +103,7 @@ func (l *Ledger) MayHold(ptr uint64) bool { return ptr >= l.low.Load() && ptr < 
 // one of those remembered; nil if there is none.
 func (l *Ledger) Owners(ptr uint64) (live, freed *core.Block) {
 	l.index()
-	for i := range l.shards {
-		s := &l.shards[i]
+	for _, s := range l.all() {
 		s.mu.Lock()
 		s.index.at(ptr, func(rec *Record) {
 			b := rec.Block() // it neither goes nor moves while the shard is locked
@@ -131,8 +130,8 @@ func (l *Ledger) index() {
 	if l.indexed.Load() {
 		return
 	}
-	for i := range l.shards {
-		s := &l.shards[i]
+	l.sharing.Lock() // a lane that is added later has one from the beginning
+	for _, s := range l.all() {
 		s.mu.Lock()
 		s.index = &addresses{}
 		for _, stone := range s.tombstones.ring {
@@ -140,23 +139,29 @@ func (l *Ledger) index() {
 		}
 		s.mu.Unlock()
 	}
+	l.sharing.Unlock()
 	for g, rec := range l.All {
-		if !rec.Lock(g) {
-			continue
-		}
-		s := l.shard(rec.allocStream)
-		rec.Unlock()
-		s.mu.Lock()
-		if rec.isOf(g) && rec.State() != core.Freed {
-			s.enterIndex(rec)
-		}
-		s.mu.Unlock()
+		l.enterLater(g, rec)
 	}
 	l.indexed.Store(true)
 }
 
+// enterLater enters a record that was there before its shard had an index.
+func (l *Ledger) enterLater(g core.Generation, rec *Record) {
+	if !rec.Lock(g) {
+		return
+	}
+	s := l.all()[rec.shard]
+	rec.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rec.isOf(g) && rec.State() != core.Freed {
+		s.enterIndex(rec)
+	}
+}
+
 // enterIndex enters a record that is not there yet, if there is an index; s.mu must be held.
-func (s *shard) enterIndex(rec *Record) {
+func (s *Shard) enterIndex(rec *Record) {
 	if s.index != nil && !rec.indexed {
 		rec.indexed = true
 		s.index.enter(rec)

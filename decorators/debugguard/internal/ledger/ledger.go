@@ -11,6 +11,7 @@ package ledger
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -23,12 +24,14 @@ import (
 const AlwaysStacks = 1 << 20
 
 // Ledger holds a record of each block known, and of the last ones freed. It is
-// divided by the stream of the allocation, so that goroutines on different
-// streams stay off each other's cache lines.
+// divided by the lane of the allocation, or its stream, so that goroutines on different
+// streams stay off each other's cache lines, and what holds a lane's lock needs no other.
 type Ledger struct {
 	records *path.Records
 	part    path.Part[Part]
-	shards  [shards]shard
+	shards  [shards]Shard
+	// list is those and the lanes'; it is replaced and never changed.
+	list atomic.Pointer[[]*Shard]
 	// indexing is held while the indexes of addresses are built, once.
 	indexing sync.Mutex
 	indexed  atomic.Bool
@@ -43,7 +46,8 @@ type Ledger struct {
 	// tombstoneLimit is how many tombstones there may be in all.
 	tombstoneLimit int
 	// used is how many shards are in use, limit how many tombstones each of
-	// them may keep; sharing is held while the two change.
+	// them may keep; sharing is held while the two change, and while shards are added or all of them
+	// are told whether they count.
 	sharing sync.Mutex
 	used    int
 	limit   atomic.Int64
@@ -69,14 +73,39 @@ func New(gate *atomic.Int64, records *path.Records, o Options) *Ledger {
 	l := &Ledger{records: records, part: path.NewPart[Part](records), gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Names: newNames(), Stacks: newDepot()}
 	l.low.Store(math.MaxUint64)
 	l.limit.Store(int64(max(1, o.Tombstones))) // a first block may be gone before its shard is shared in
+	all := make([]*Shard, shards)
 	for i := range l.shards {
-		l.shards[i].counted = true
-		l.shards[i].untilStack = l.nextStack()
+		s := &l.shards[i]
+		s.mu, s.number, s.counted, s.untilStack = &s.own, uint16(i), true, l.nextStack()
+		all[i] = s
 	}
+	l.list.Store(&all)
 	return l
 }
 
-func (l *Ledger) shard(stream core.StreamID) *shard { return &l.shards[uint64(stream)%shards] }
+func (l *Ledger) shard(stream core.StreamID) *Shard { return &l.shards[uint64(stream)%shards] }
+
+// all is all shards.
+func (l *Ledger) all() []*Shard { return *l.list.Load() }
+
+// AddLane makes a shard of a lane, whose lock is its from now on. No lock may be held.
+func (l *Ledger) AddLane(lane sync.Locker) *Shard {
+	l.sharing.Lock()
+	defer l.sharing.Unlock()
+	old := l.all()
+	s := &Shard{mu: lane, number: uint16(len(old)), inUse: true}
+	first := old[0]
+	first.mu.Lock()
+	s.counted = first.counted
+	if first.index != nil {
+		s.index = &addresses{}
+	}
+	first.mu.Unlock()
+	all := append(slices.Clone(old), s)
+	l.list.Store(&all)
+	l.shareLocked()
+	return s
+}
 
 // Enter puts a block that was allocated at that time into the books, by the record that all layers share, and
 // says whether it is one that keeps its
@@ -89,31 +118,50 @@ func (l *Ledger) Enter(of *path.Record, b *core.Block, born monotime.Instant) (r
 		due = true
 		s.untilStack = l.nextStack()
 	}
+	rec.shard = s.number
 	rec.fill(b, born)
 	l.add(s, rec)
 	return rec, due
 }
 
+// EnterIn is Enter in the shard of a lane, which is locked.
+func (l *Ledger) EnterIn(s *Shard, of *path.Record, b *core.Block, born monotime.Instant) *Record {
+	rec := &l.part.Of(of).own
+	rec.shard = s.number
+	rec.fill(b, born)
+	l.addLocked(s, rec)
+	return rec
+}
+
 // nextStack draws how many bytes go by before the next block that keeps stacks.
 func (l *Ledger) nextStack() int64 { return int64(rand.ExpFloat64() * l.stackBytes) }
 
-// EnterGuarded puts the record of a guarded block into the books.
-func (l *Ledger) EnterGuarded(of *path.Record, rec *Record) {
+// EnterGuarded puts the record of a guarded block into the books, in a shard that is not locked, or if that is
+// nil in one of its stream.
+func (l *Ledger) EnterGuarded(s *Shard, of *path.Record, rec *Record) {
 	rec.Guard.part = l.part.Of(of)
-	s := l.shard(rec.Stream())
+	if s == nil {
+		s = l.shard(rec.Stream())
+	}
+	rec.shard = s.number
 	s.mu.Lock()
 	rec.Guard.part.guarded.Store(rec)
 	l.add(s, rec)
 }
 
-// add counts rec, which can be found by now, and unlocks the shard.
-func (l *Ledger) add(s *shard, rec *Record) {
+// addLocked counts rec, which can be found by now; s.mu must be held.
+func (l *Ledger) addLocked(s *Shard, rec *Record) {
 	s.live++
 	if s.counted {
 		l.gate.Add(1)
 	}
 	s.enterIndex(rec)
 	l.widen(rec.Ptr, rec.Ptr+rec.Bytes)
+}
+
+// add is addLocked, and unlocks the shard.
+func (l *Ledger) add(s *Shard, rec *Record) {
+	l.addLocked(s, rec)
 	fresh := !s.inUse
 	s.inUse = true
 	s.mu.Unlock()
@@ -126,10 +174,13 @@ func (l *Ledger) add(s *shard, rec *Record) {
 func (l *Ledger) share() {
 	l.sharing.Lock()
 	defer l.sharing.Unlock()
+	l.shareLocked()
+}
+
+func (l *Ledger) shareLocked() {
 	l.used++
 	l.limit.Store(int64(max(1, l.tombstoneLimit/l.used)))
-	for i := range l.shards {
-		s := &l.shards[i]
+	for _, s := range l.all() {
 		s.mu.Lock()
 		s.tombstones.shrink(int(l.limit.Load()), s.index)
 		s.mu.Unlock()
@@ -140,9 +191,22 @@ func (l *Ledger) share() {
 // for another one if it is not that of a guarded block. rec is not locked. It reports false if the block was
 // closed before.
 func (l *Ledger) Close(rec *Record, id core.BlockID) bool {
-	s := l.shard(id.AllocStream)
+	if !rec.isOf(id.Generation) { // or its shard may be changing
+		return false
+	}
+	s := l.all()[rec.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return l.closeLocked(s, rec, id)
+}
+
+// Has reports whether a record is that of a block in the shard, which may be nil. Nobody else may be closing it.
+func (s *Shard) Has(rec *Record) bool { return s != nil && rec.shard == s.number }
+
+// CloseIn is Close in the shard that has the record, whose lane is locked.
+func (l *Ledger) CloseIn(s *Shard, rec *Record, id core.BlockID) { l.closeLocked(s, rec, id) }
+
+func (l *Ledger) closeLocked(s *Shard, rec *Record, id core.BlockID) bool {
 	if !rec.isOf(id.Generation) || rec.Guard != nil && !rec.Guard.part.guarded.CompareAndSwap(rec, nil) {
 		return false
 	}
@@ -161,7 +225,7 @@ func (l *Ledger) CloseBlock(of *path.Record, id core.BlockID) *Record {
 
 // remember is the rest of Close. Nobody waits for
 // anything under a record's lock.
-func (l *Ledger) remember(s *shard, rec *Record, g core.Generation) {
+func (l *Ledger) remember(s *Shard, rec *Record, g core.Generation) {
 	if rec.indexed {
 		s.index.remove(rec)
 		rec.indexed = false
@@ -183,7 +247,7 @@ func (l *Ledger) remember(s *shard, rec *Record, g core.Generation) {
 }
 
 // addTombstone remembers a record in its shard.
-func (l *Ledger) addTombstone(s *shard, rec *Record, g core.Generation) {
+func (l *Ledger) addTombstone(s *Shard, rec *Record, g core.Generation) {
 	s.tombstones.add(rec, g, int(l.limit.Load()), s.index)
 }
 
@@ -194,8 +258,7 @@ func (l *Ledger) MayForget(g core.Generation) bool {
 		return false
 	}
 	newest := core.Generation(l.Unseen.Load())
-	for i := range l.shards {
-		s := &l.shards[i]
+	for _, s := range l.all() {
 		s.mu.Lock()
 		newest = max(newest, s.tombstones.forgotten)
 		s.mu.Unlock()
@@ -206,8 +269,9 @@ func (l *Ledger) MayForget(g core.Generation) bool {
 // CountLive makes each record that is no tombstone hold the gate open, or lets
 // it go.
 func (l *Ledger) CountLive(on bool) {
-	for i := range l.shards {
-		s := &l.shards[i]
+	l.sharing.Lock() // a lane that is added now would be missed, or count as before
+	defer l.sharing.Unlock()
+	for _, s := range l.all() {
 		s.mu.Lock()
 		switch {
 		case on && !s.counted:
@@ -223,8 +287,7 @@ func (l *Ledger) CountLive(on bool) {
 // Size is how many blocks are known that are no tombstones, and how many
 // tombstones there are.
 func (l *Ledger) Size() (live, tombstones int) {
-	for i := range l.shards {
-		s := &l.shards[i]
+	for _, s := range l.all() {
 		s.mu.Lock()
 		live, tombstones = live+s.live, tombstones+len(s.tombstones.ring)
 		s.mu.Unlock()
@@ -253,8 +316,7 @@ func (l *Ledger) Heir(b core.Block) (heir core.Block, ok bool) {
 			heir, ok = other, true
 		}
 	}
-	for i := range l.shards {
-		s := &l.shards[i]
+	for _, s := range l.all() {
 		s.mu.Lock()
 		for _, stone := range s.tombstones.ring {
 			look(stone.Block())

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/path"
@@ -56,9 +57,22 @@ func TestAddressesAreFoundWhileTheIndexIsBuilt(t *testing.T) {
 	var group sync.WaitGroup
 	for stream := range core.StreamID(streams) {
 		group.Go(func() {
+			var lane sync.Mutex
+			var own *Shard
 			for i := range each {
 				b := block(stream, i)
-				l.enter(b)
+				switch {
+				case stream%2 == 0:
+					l.enter(b)
+				case own == nil:
+					own = l.AddLane(&lane)
+					fallthrough
+				default:
+					of := l.records.Enter(&b)
+					lane.Lock()
+					l.EnterIn(own, of, &b, 1)
+					lane.Unlock()
+				}
 				if i%100 == 0 {
 					if live, _ := l.Owners(b.ID.Ptr + 4095); live == nil || live.ID != b.ID {
 						t.Errorf("%v is live, and its address is in %v", b.ID, live)
@@ -76,9 +90,40 @@ func TestAddressesAreFoundWhileTheIndexIsBuilt(t *testing.T) {
 			t.Fatalf("%v is live, and its address is in %v", b.ID, live)
 		}
 	}
-	for i := range l.shards {
-		if n := l.shards[i].index.n; n > each+8 {
+	for _, s := range l.all() {
+		if n := s.index.n; n > each+8 {
 			t.Errorf("%d blocks in the index of a shard", n)
+		}
+	}
+}
+
+// A lane that is added while the ledger begins to hold the gate open, or ends that, does as the others do.
+func TestALaneThatIsAddedMeanwhileCountsAsTheOthers(t *testing.T) {
+	var gate atomic.Int64
+	l := newLedger(&gate, 8)
+	for i := range 20 {
+		counts := i%2 == 0
+		var group sync.WaitGroup
+		var lane sync.Mutex
+		var s *Shard
+		l.shards[0].own.Lock() // so that both are under way at once
+		for _, f := range []func(){func() { s = l.AddLane(&lane) }, func() { l.CountLive(counts) }} {
+			group.Go(f)
+			time.Sleep(time.Millisecond)
+		}
+		l.shards[0].own.Unlock()
+		group.Wait()
+		b := core.Block{ID: core.BlockID{Generation: core.NextGeneration()}, State: core.Live}
+		before, of := gate.Load(), l.records.Enter(&b)
+		lane.Lock()
+		rec := l.EnterIn(s, of, &b, 1)
+		if opened := gate.Load() - before; (opened == 1) != counts {
+			t.Fatalf("round %d: blocks hold the gate open: %t; one of the new lane added %d", i, counts, opened)
+		}
+		l.CloseIn(s, rec, b.ID)
+		lane.Unlock()
+		if gate.Load() != before {
+			t.Fatalf("round %d: the gate is at %d", i, gate.Load()-before)
 		}
 	}
 }

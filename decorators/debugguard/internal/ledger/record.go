@@ -57,6 +57,8 @@ type Record struct {
 	// Stacked is set before the block is handed out if it was chosen to keep
 	// stacks.
 	Stacked bool
+	// shard is the number of the block's.
+	shard uint16
 	// indexed: the record is in the shard's index of addresses, whose lock guards it.
 	indexed bool
 	uses    [usesKept]Use

@@ -14,10 +14,14 @@ const shards = 64
 // slab is how many tombstones are made at a time: about 64 KiB of them.
 const slab = 273
 
-// shard counts the blocks of some streams. Its lock is never held together with
-// another's, and a record's is taken under it only where nothing waits.
-type shard struct {
-	mu sync.Mutex
+// Shard counts the blocks of a lane, under its lock, or those of some streams without one. Its lock is never
+// held together with another shard's, and a record's is taken under it only where nothing waits.
+type Shard struct {
+	// mu is the lane's lock, or own.
+	mu  sync.Locker
+	own sync.Mutex
+	// number is where the ledger's list has it.
+	number uint16
 	// live counts the records that are entered, counted is set while they hold the
 	// gate open.
 	live    int
@@ -129,15 +133,15 @@ func (l *Ledger) tombstone(id core.BlockID) *Record {
 	if rec := l.shard(id.AllocStream).tombstone(id.Generation); rec != nil {
 		return rec
 	}
-	for i := range l.shards {
-		if rec := l.shards[i].tombstone(id.Generation); rec != nil {
+	for _, s := range l.all() {
+		if rec := s.tombstone(id.Generation); rec != nil {
 			return rec
 		}
 	}
 	return nil
 }
 
-func (s *shard) tombstone(g core.Generation) *Record {
+func (s *Shard) tombstone(g core.Generation) *Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.tombstones.ring { // the newest first: most second frees come soon
