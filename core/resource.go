@@ -33,9 +33,9 @@ type Resource interface {
 	// [DriverError].
 	Allocate(ctx context.Context, r Request) (Block, error)
 
-	// Deallocate gives a block back. The free is queued on the block's
-	// allocation stream behind every outstanding use; the block returned is
-	// Retired, Quarantined or Freed. While an intent is open on the block
+	// Deallocate gives a block back. The free comes after every outstanding use,
+	// and what is enqueued on the block's allocation stream later waits for none; the
+	// block returned is Retired, Quarantined or Freed. While an intent is open on the block
 	// the free is queued when the last one closes. Errors:
 	// [UseAfterFreeError] if the block is not live, [StreamMisuseError] for
 	// another device's block, [DriverError].
@@ -106,7 +106,7 @@ type Resource interface {
 	Withhold(id BlockID, as BlockState)
 
 	// CheckLive has each layer that watches the bytes of blocks compare those of
-	// every block that is live, because nobody will free it any more: it queues the
+	// every block that is live, because it will not be freed any more: it queues the
 	// comparisons behind the blocks' declared uses, the next Drain waits for the
 	// verdicts, and what they say is reported. What cannot be compared, as that of a
 	// block with an open intent that conflicts, is left out. It ends early with ctx,
@@ -126,8 +126,8 @@ type Resource interface {
 // Listener hears of blocks leaving a resource's books.
 type Listener interface {
 	// Released is called exactly once for each block, when its memory can be
-	// allocated again: by Deallocate itself on a synchronous backend and, unless a launch
-	// keeps the free back, on one with [OrderedRelease], by
+	// allocated again: by Deallocate itself on a synchronous backend and, unless a launch or
+	// a use on another stream keeps the free back, on one with [OrderedRelease], by
 	// whoever reaps on any other. b.Bytes is what was asked of
 	// the resource that calls, and b.ID is as Allocate returned it. The backend
 	// holds no lock meanwhile; a layer above it may. So Released must not block

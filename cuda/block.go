@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/blocktable"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -16,6 +17,7 @@ import (
 // by its generation must compare the generation again under the lock.
 type block struct {
 	node blocktable.Node[block]
+	path.Record
 
 	mu sync.Mutex
 	// history is the launches announced on the block and its outstanding uses.
@@ -38,9 +40,29 @@ type block struct {
 	// behind is what the free of a retired block waits for, whose it is that tries again to queue
 	// it: waitsForUses.
 	behind *fence.Frontier
+	_      [40]byte // blocks share no cache line
 }
 
-var blocks = sync.Pool{New: func() any { return &block{history: fence.NewHistory()} }}
+// blockRecords keeps the records of one device's blocks that are gone, for others.
+type blockRecords struct {
+	*path.Records
+	spare sync.Pool
+}
+
+func (r *blockRecords) get() *block {
+	if b, _ := r.spare.Get().(*block); b != nil && r.Fits(&b.Record) {
+		return b
+	}
+	made := new([path.AtOnce]block)
+	r.Equip(func(i int) *path.Record { return &made[i].Record })
+	for i := range made {
+		made[i].history = fence.NewHistory()
+		if i > 0 {
+			r.spare.Put(&made[i])
+		}
+	}
+	return &made[0]
+}
 
 // fill makes b the record of a fresh allocation. It takes the lock: somebody
 // who found the block that it was before may be looking at it.

@@ -28,7 +28,10 @@
 //  4. Allocations that follow each other share one ready point, whose record is deferred
 //     until something needs it (deferred.go).
 //
-// The files are in two halves. Clock, access, history and plan decide, with the steps of a
+//  5. A free makes no stream wait. What remains of the block's accesses, once those are left out that
+//     its stream is ordered after, is the [Frontier] of its memory: the next use comes after that.
+//
+// The files are in two halves. Clock, access, history, frontier and plan decide, with the steps of a
 // plan on its stream: they reach the driver only by Stream.wait, and where a point is
 // released. Point, pointlist, stream, order, flights, counts, deferred (which also records the
 // deferred points of a plan, flushOthers), launch, giveup and capture keep the locks and call

@@ -23,6 +23,7 @@ var survivors = map[string][]string{
 		"Stream.keepNewest: off by one: p.seq < d.point.seq",
 		"History.prune: off by one: kept < i",
 		"tracker.queueFreeLocked: taken to hold: s.IsGivenUp()",
+		"tracker.queueFreeLocked: taken to fail: s != b.stream",
 		"freeQueue.setAside: taken to hold: p.block.isIsolated()",
 		"Access.isBefore: taken to fail: p.stream == next.stream && (b.kind.Writes() || !a.kind.Writes()) && p.isPlaced() && next.isPlaced() && p.seq <= next.seq",
 		"Access.isBefore: taken to fail: b.kind.Writes()",
@@ -86,6 +87,7 @@ var survivors = map[string][]string{
 	"the lock is held, so nothing comes in between": {
 		"tracker.queueFreeLocked: swapped: if err := s.Uncaptured(); err != nil { …",
 		"tracker.queueFreeLocked: swapped: b.history.Release()",
+		"tracker.queueFreeLocked: swapped: b.history.Release() (2)",
 		"Point.recordDeferred: swapped: p.state.Store(recorded)",
 		"Stream.Record: swapped: p.state.Store(recorded)",
 		"Stream.recordAt: swapped: if err := s.port.EventRecord(p.event, s.handle); err != nil { …",

@@ -197,6 +197,9 @@ func (h *History) bringsMerged(cells Cells, from, alloc int32) bool {
 			if (from == other || h.before.has(from, other)) && !h.knownBefore(other, alloc) {
 				return true
 			}
+			if h.isBroughtBack(other, from) {
+				return true
+			}
 			for use := range h.reuse.usesOf(other) {
 				if (from == use || h.before.has(from, use)) && !h.hadBefore(use, alloc) {
 					return true
@@ -205,6 +208,22 @@ func (h *History) bringsMerged(cells Cells, from, alloc int32) bool {
 		}
 	}
 	return false
+}
+
+// isBroughtBack reports whether a stream has come after the uses elsewhere of a block that it freed only later, by
+// other waits, and by a node of its own: the memory counts as free from there on.
+func (h *History) isBroughtBack(free, by int32) bool {
+	if by <= free || h.nodes[by].Stream != h.nodes[free].Stream {
+		return false
+	}
+	later := false
+	for use := range h.reuse.usesOf(free) {
+		if !h.before.has(by, use) {
+			return false
+		}
+		later = later || !h.before.has(free, use)
+	}
+	return later
 }
 
 // isLate reports whether a wait is one that an allocation may have.
