@@ -40,7 +40,7 @@ type block struct {
 	// behind is what the free of a retired block waits for, whose it is that tries again to queue
 	// it: waitsForUses.
 	behind *fence.Frontier
-	_      [40]byte // blocks share no cache line
+	_      [16]byte // blocks share no cache line
 }
 
 // blockRecords keeps the records of one device's blocks that are gone, for others.

@@ -81,8 +81,9 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	}
 	r := &Resource{upstream: upstream, uses: quick.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal(), opened: cfg.Advanced.Now()}
 	r.joinPath(quick.Of(upstream))
-	r.records = path.RecordsOf(upstream, r.path != nil)
-	r.ledger = ledger.New(&r.gate, r.records, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes})
+	records, part := path.Join[ledger.Part](upstream, r.path != nil)
+	r.records = records
+	r.ledger = ledger.New(&r.gate, records, part, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes})
 	r.inspector = &inspector{r.below, r.ledger, &r.canaries, r.ordinal}
 	r.checks.gate, r.checks.reading, r.switching = &r.gate, newCtxMutex(), newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval(), newTimer(r, (*Resource).tick))

@@ -19,18 +19,14 @@
 //  1. A launch is announced on all its blocks. Of two conflicting launches on two
 //     streams one finds the other there: open, and it is refused; or placed, and its
 //     access becomes a dependency.
-//
 //  2. A dependency is waited for unless the stream's clock covers it, the host knows it
 //     to be completed, a newer one of its stream is waited for, or the clock of another
 //     dependency covers it ([Plan]).
-//
 //  3. The end of a launch takes the next number of its stream's order, and a copy of
 //     the clock: its [Point]. The next look at a block drops the accesses that a later
 //     point covers.
-//
 //  4. Allocations that follow each other share one ready point, whose record is deferred
 //     until something needs it (deferred.go).
-//
 //  5. A free makes no stream wait. What remains of the block's accesses, once those are left out that
 //     its stream is ordered after, is the [Frontier] of its memory: the next use comes after that.
 //

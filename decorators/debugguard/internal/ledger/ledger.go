@@ -69,8 +69,8 @@ type Options struct {
 
 // New makes a ledger with a part of the records that adds to gate for each live block while the guard
 // is off.
-func New(gate *atomic.Int64, records *path.Records, o Options) *Ledger {
-	l := &Ledger{records: records, part: path.NewPart[Part](records), gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Names: newNames(), Stacks: newDepot()}
+func New(gate *atomic.Int64, records *path.Records, part path.Part[Part], o Options) *Ledger {
+	l := &Ledger{records: records, part: part, gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Names: newNames(), Stacks: newDepot()}
 	l.low.Store(math.MaxUint64)
 	l.limit.Store(int64(max(1, o.Tombstones))) // a first block may be gone before its shard is shared in
 	all := make([]*Shard, shards)

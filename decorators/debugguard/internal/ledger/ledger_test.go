@@ -15,7 +15,8 @@ import (
 
 // newLedger is a ledger over somebody's own resource, whose blocks the test makes up.
 func newLedger(gate *atomic.Int64, tombstones int) *Ledger {
-	return New(gate, path.RecordsOf(coretest.NewFake(0), false), Options{Tombstones: tombstones, StackBytes: 512 << 10})
+	records, part := path.Join[Part](coretest.NewFake(0), false)
+	return New(gate, records, part, Options{Tombstones: tombstones, StackBytes: 512 << 10})
 }
 
 func (l *Ledger) enter(b core.Block) *Record {
