@@ -19,6 +19,11 @@ var survivors = map[string][]string{
 		"Stream.QueryCompleted: taken to fail: p.isCompleted()",
 	},
 	"the longer way comes to the same": {
+		"Plan.Frontier: taken to fail: s.clock.covers(p.stream.slot, p.seq)",
+		"Plan.Frontier: taken to fail: done && err == nil",
+		"Frontier.IsBefore: taken to hold: !p.needsNoWait()",
+		"Frontier.IsBefore: taken to hold: !s.clock.covers(p.stream.slot, p.seq)",
+		"Frontier.IsBefore: taken to fail: !slices.ContainsFunc(f.points, func(p *Point) bool { …",
 		"History.prune: taken to hold: kept < i",
 		"Stream.keepNewest: off by one: p.seq < d.point.seq",
 		"History.prune: off by one: kept < i",
@@ -123,6 +128,7 @@ var survivors = map[string][]string{
 		"Plan.Drop: dropped: clear(plan.deps)",
 	},
 	"another line asks the same": {
+		"Plan.Frontier: taken to fail: p.needsNoWait()",
 		"Stream.keepNewest: taken to fail: s.clock.covers(slot, d.point.seq)",
 		"Stream.dominated: taken to fail: s.clock.covers(slot, seq)",
 	},
