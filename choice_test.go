@@ -1,15 +1,18 @@
 package fencepost_test
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/fakecuda"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // fakeGPU puts a driver library of the test's making in the place of the
@@ -28,7 +31,7 @@ func fakeGPU(t *testing.T, settings map[string]int) string {
 func TestAutoTakesAGPUThatWorks(t *testing.T) {
 	fakeGPU(t, nil)
 	rt := e2e.Open(t, fencepost.Config{Ordinal: 1})
-	if got, want := rt.String(), "telemetry(debugguard(budget(logging(async(cuda:1)))))"; got != want {
+	if got, want := rt.String(), "telemetry(debugguard(budget(logging(pool(cuda:1)))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}
 	if got := rt.DeviceChoice(); got.String() != "cuda:1 Fake GPU" || got.Reason != "found" {
@@ -39,11 +42,11 @@ func TestAutoTakesAGPUThatWorks(t *testing.T) {
 
 func TestWithoutAGPUAutoSimulatesAndSaysWhy(t *testing.T) {
 	for reason, settings := range map[string]map[string]int{
-		"no CUDA driver here: no/libcuda.so.1 not found":         nil,
-		"no CUDA driver here: the driver sees no GPU":            {"devices": 0},
-		"CUDA_ERROR_NO_DEVICE":                                   {"init": 100},
-		"CUDA_ERROR_STUB_LIBRARY":                                {"init": 34},
-		"device 0 (Fake GPU) has no stream-ordered memory pools": {"pools": 0},
+		"no CUDA driver here: no/libcuda.so.1 not found":        nil,
+		"no CUDA driver here: the driver sees no GPU":           {"devices": 0},
+		"CUDA_ERROR_NO_DEVICE":                                  {"init": 100},
+		"CUDA_ERROR_STUB_LIBRARY":                               {"init": 34},
+		"maps no memory and has no stream-ordered memory pools": {"pools": 0, "vmm": 0},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			if settings != nil {
@@ -68,7 +71,7 @@ func TestAGPUThatCannotBeUsedIsAnError(t *testing.T) {
 	}{
 		{fencepost.CUDA, map[string]int{"devices": 0}, true, "CUDA_VISIBLE_DEVICES"},
 		{fencepost.CUDA, map[string]int{"init": 100}, true, "the driver sees no GPU"},
-		{fencepost.CUDA, map[string]int{"pools": 0}, false, "FENCEPOST_RESOURCE=direct"},
+		{fencepost.CUDA, map[string]int{"pools": 0, "vmm": 0}, false, "FENCEPOST_RESOURCE=direct"},
 		{fencepost.CUDA, map[string]int{"version": 11030}, true, "at least 11.4 is needed"},
 		{fencepost.Auto, map[string]int{"version": 11030}, true, "FENCEPOST_DEVICE=sim"},
 		{fencepost.Auto, map[string]int{"init": 999}, true, "FENCEPOST_DEVICE=sim"},
@@ -103,15 +106,43 @@ func TestAnOrdinalBeyondTheDriversIsRefused(t *testing.T) {
 
 func TestAGPUWithoutPoolsServesTheOtherBackends(t *testing.T) {
 	fakeGPU(t, map[string]int{"pools": 0})
-	for _, backend := range []fencepost.Backend{fencepost.Direct, fencepost.Pool} {
+	for _, backend := range []fencepost.Backend{fencepost.Direct, fencepost.Pool, ""} {
 		t.Run(string(backend), func(t *testing.T) {
 			rt := e2e.Open(t, fencepost.Config{Resource: backend})
-			if got, want := rt.String(), "telemetry(debugguard(budget(logging("+string(backend)+"(cuda:0)))))"; got != want {
-				t.Errorf("the stack is %s, want %s", got, want)
-			}
+			demandStack(t, rt, string(cmp.Or(backend, fencepost.Pool))+"(cuda:0)")
 			e2e.Free(t, rt, e2e.Allocate(t, rt, 1<<20, core.DefaultStream, "a"))
 		})
 	}
+}
+
+func demandStack(t *testing.T, rt *fencepost.Runtime, backend string) {
+	t.Helper()
+	if got, want := rt.String(), "telemetry(debugguard(budget(logging("+backend+"))))"; got != want {
+		t.Errorf("the stack is %s, want %s", got, want)
+	}
+}
+
+// A zero Config takes the pool of the runtime's own where the device maps memory. A program that
+// configures the driver's pool, or names a backend, keeps it.
+func TestTheDeviceAndTheConfigDecideOnTheBackend(t *testing.T) {
+	on := func(settings map[string]int, backend string, cfg fencepost.Config) {
+		t.Helper()
+		cfg.Device = fencepost.Sim
+		if settings != nil {
+			fakeGPU(t, settings)
+			cfg.Device = fencepost.CUDA
+		}
+		rt := e2e.OpenDirty(t, cfg)
+		demandStack(t, rt, backend)
+		must.Get(rt.Close(t.Context()))(t)
+	}
+	on(nil, "pool(sim:0)", fencepost.Config{})
+	on(nil, "async(sim:0)", fencepost.Config{Resource: fencepost.Async})
+	on(nil, "async(sim:0)", fencepost.Config{Async: cuda.AsyncConfig{ReleaseThreshold: 1}})
+	on(nil, "pool(sim:0)", fencepost.Config{Pool: cuda.PoolConfig{TrimAfter: 1}, Async: cuda.AsyncConfig{ReleaseThreshold: 1}})
+	on(map[string]int{"vmm": 0}, "async(cuda:0)", fencepost.Config{})
+	t.Setenv("FENCEPOST_RESOURCE", "async")
+	on(nil, "async(sim:0)", fencepost.Config{})
 }
 
 func TestAutoSimulatesWhereTheBackendHasNoGPU(t *testing.T) {

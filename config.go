@@ -115,7 +115,8 @@ type Config struct {
 	// by Open. Its Bytes are in FENCEPOST_SIM_BYTES, its UUID in
 	// FENCEPOST_SIM_UUID.
 	Sim sim.Config
-	// Resource is Async, Pool or Direct. Empty means Async. FENCEPOST_RESOURCE.
+	// Resource is Async, Pool or Direct. Empty means Pool where the device maps memory, and Async
+	// elsewhere or if Async below is set and Pool is not. FENCEPOST_RESOURCE.
 	Resource Backend
 	// Streams is the largest number of stream leases at a time; 0 means
 	// [cuda.DefaultMaxStreams]. FENCEPOST_STREAMS.
@@ -246,7 +247,9 @@ func (c Config) Check() error {
 
 func (c Config) withDefaults() (Config, error) {
 	c.Device = cmp.Or(c.Device, Auto)
-	c.Resource = cmp.Or(c.Resource, Async)
+	if c.Resource == "" && c.Async != (cuda.AsyncConfig{}) && c.Pool == (cuda.PoolConfig{}) {
+		c.Resource = Async
+	}
 	c.Guard = cmp.Or(c.Guard, GuardSample)
 	c.GuardPolicy = cmp.Or(c.GuardPolicy, PolicyReport)
 	c.HealthHold = cmp.Or(c.HealthHold, health.DefaultHold)
@@ -259,7 +262,7 @@ func (c *Config) check() error {
 	switch {
 	case c.Device != Auto && c.Device != CUDA && c.Device != Sim:
 		return invalid("Device", fmt.Sprintf("%q: say auto, cuda or sim", c.Device))
-	case c.Resource != Async && c.Resource != Pool && c.Resource != Direct:
+	case c.Resource != "" && c.Resource != Async && c.Resource != Pool && c.Resource != Direct:
 		return invalid("Resource", fmt.Sprintf("%q: say async, pool or direct", c.Resource))
 	case c.Ordinal < 0 || c.Ordinal >= core.MaxOrdinals:
 		return invalid("Ordinal", fmt.Sprintf("%d does not lie in 0 to %d", c.Ordinal, core.MaxOrdinals-1))

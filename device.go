@@ -192,6 +192,10 @@ func serves(lib *libcuda.Library, cfg Config) error {
 	var lacks string
 	var instead Backend
 	switch {
+	case cfg.Resource == "" && !d.MemoryPools && !d.VirtualMemory:
+		lacks, instead = "maps no memory and has no stream-ordered memory pools", Direct
+	case cfg.Resource == "" && !d.VirtualMemory && !d.MemoryPools:
+		lacks, instead = "maps no memory and has no stream-ordered memory pools", Direct
 	case cfg.Resource == Async && !d.MemoryPools:
 		lacks, instead = "has no stream-ordered memory pools", Direct
 	case cfg.Resource == Pool && !d.VirtualMemory:
@@ -361,7 +365,7 @@ func (c *code) unload() error {
 }
 
 // twice repeats what the driver refused: a refusal has changed nothing, and
-// nobody else is going to ask again.
+// no other caller is going to ask again.
 func twice(giveBack func() error) error {
 	if giveBack() == nil {
 		return nil

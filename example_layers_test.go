@@ -41,6 +41,6 @@ func ExampleLayers() {
 	fmt.Println(rt)
 	fmt.Println(errors.Is(err, core.ErrOutOfBudget))
 	// Output:
-	// telemetry(largest(debugguard(budget(logging(async(sim:0))))))
+	// telemetry(largest(debugguard(budget(logging(pool(sim:0))))))
 	// true
 }

@@ -22,7 +22,7 @@ func ExampleOpen() {
 	_, err = rt.Close(ctx)
 	fmt.Println(err)
 	// Output:
-	// telemetry(debugguard(budget(logging(async(sim:0)))))
+	// telemetry(debugguard(budget(logging(pool(sim:0)))))
 	// budget: 1073741824 guard: sample healthy: true
 	// <nil>
 }

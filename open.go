@@ -119,7 +119,20 @@ func (r *Runtime) flushes(cfg Config) (all []func(context.Context) error) {
 }
 
 func (r *Runtime) build(cfg Config) error {
-	for _, step := range []func(Config) error{r.openDriver, r.openStreams, r.buildStack, r.finishBuild, r.watchHealth} {
+	if err := r.openDriver(cfg); err != nil {
+		return err
+	}
+	props, err := r.driver.Properties()
+	if err != nil {
+		return err
+	}
+	if cfg.Resource == "" {
+		cfg.Resource = Async
+		if props.MapGranularity != 0 {
+			cfg.Resource = Pool
+		}
+	}
+	for _, step := range []func(Config) error{r.openStreams, r.buildStack, r.finishBuild, r.watchHealth} {
 		if err := step(cfg); err != nil {
 			return err
 		}
@@ -227,7 +240,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 	}
 	r.onClose(r.guard.Close)
 	r.core, err = core.NewRuntime(top, func(f core.Finding) {
-		r.line.Wake() // of a lost device nobody gets memory any more
+		r.line.Wake() // a lost device gives no memory any more
 		r.reporter.Report(f)
 	})
 	return err

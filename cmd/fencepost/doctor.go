@@ -40,7 +40,7 @@ one is there and is broken; 2 a bad flag or variable.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.device, "device", string(fencepost.Auto), "auto, cuda or sim")
 	flags.IntVar(&f.ordinal, "ordinal", 0, "the device's number")
-	flags.StringVar(&f.resource, "resource", string(fencepost.Async), "async, pool or direct")
+	flags.StringVar(&f.resource, "resource", "", "async, pool or direct (default: pool where the device maps memory, else async)")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object instead of text")
 	return cmd
 }

@@ -54,7 +54,7 @@ the driver's; 2 a file or flag is bad.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.device, "device", string(fencepost.Auto), "auto, cuda or sim")
-	flags.StringVar(&f.resource, "resource", string(fencepost.Async), "async, pool or direct")
+	flags.StringVar(&f.resource, "resource", "", "async, pool or direct (default: pool where the device maps memory, else async)")
 	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 2GiB (default: the device's free memory)")
 	flags.StringVar(&f.guard, "guard", "sample", "debug guard: off, ledger, sample[:BYTES] or hunt[:bisect+delay+unmap]")
 	flags.Float64Var(&f.speed, "speed", 0, "how much faster than recorded, 0.001 to 1000000; 1 keeps the times, 0 does not wait")

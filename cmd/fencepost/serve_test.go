@@ -143,7 +143,7 @@ func TestTheDemoServesMetricsAndHealth(t *testing.T) {
 		}
 		var h fencepost.HealthReport
 		page, status := get(t, base+"/healthz")
-		if err := json.Unmarshal([]byte(page), &h); err != nil || status != http.StatusOK || h.State == "poisoned" || h.State == "closed" || !strings.Contains(h.Stack, "async(sim:0)") {
+		if err := json.Unmarshal([]byte(page), &h); err != nil || status != http.StatusOK || h.State == "poisoned" || h.State == "closed" || !strings.Contains(h.Stack, "pool(sim:0)") {
 			t.Errorf("health: %d %v\n%s", status, err, page)
 		}
 		if page, status := get(t, base+"/readyz"); status != http.StatusOK {

@@ -17,7 +17,7 @@ import (
 )
 
 // ResourceVariable is the environment's choice of the backend for tests that make none:
-// "pool" is the runtime's own. A test that makes one says what only that backend does: a
+// "async" is the driver's pool. A test that makes one says what only that backend does: a
 // free of the driver's pool is a call that can fail, and it is pending until the device has
 // come to it.
 const ResourceVariable = "FENCEPOST_E2E_RESOURCE"

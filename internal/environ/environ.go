@@ -24,7 +24,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_ORDINAL", "Ordinal", "the device's number"},
 	{"FENCEPOST_SIM_BYTES", "Sim.Bytes", "memory of the simulated device"},
 	{"FENCEPOST_SIM_UUID", "Sim.UUID", "what the simulated device says it is"},
-	{"FENCEPOST_RESOURCE", "Resource", "the backend: async, pool or direct"},
+	{"FENCEPOST_RESOURCE", "Resource", "the backend: pool, async or direct"},
 	{"FENCEPOST_POOL_LIMIT", "Pool.Limit", "bytes of the device that the pool may hold"},
 	{"FENCEPOST_POOL_TRIM_AFTER", "Pool.TrimAfter", "time after which the pool gives free memory back"},
 	{"FENCEPOST_STREAMS", "Streams", "stream leases at a time"},

@@ -14,7 +14,7 @@ type List struct {
 	all, others atomic.Pointer[[]func(core.Block)]
 }
 
-// Add adds a listener; nil is nobody to tell. It hears of the blocks that are released
+// Add adds a listener; nil is ignored. It hears of the blocks that are released
 // after Add has returned.
 func (l *List) Add(listener core.Listener) {
 	if listener == nil {

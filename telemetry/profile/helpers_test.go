@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // block in four of 4 KiB and keeps the stacks of as many others.
 func open(t *testing.T) (*fencepost.Runtime, profile.Source) {
 	t.Helper()
-	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim,
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Resource: fencepost.Async, // whose freed blocks are pending
 		GuardConfig: debugguard.Config{SampleBytes: 16 << 10, Advanced: debugguard.Advanced{StackBytes: 16 << 10}}})
 	must.Do(t, err)
 	t.Cleanup(func() {

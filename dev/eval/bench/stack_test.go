@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -23,6 +24,8 @@ import (
 type stack struct {
 	streams *cuda.StreamPool
 	runtime *core.Runtime
+	// ctx is that of what is measured.
+	ctx context.Context
 }
 
 func ring(up core.Resource) (core.Resource, error) {
@@ -45,29 +48,34 @@ func counted(up core.Resource) (core.Resource, error) {
 	return telemetry.NewResource(up, telemetry.Config{})
 }
 
-// traced is counted with a provider of spans.
-func traced(sampler sdktrace.Sampler) core.Layer {
+// traced is counted with a tracer provider and its default sampler.
+func traced(up core.Resource) (core.Resource, error) {
+	return telemetry.NewResource(up, telemetry.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(tracetest.NewNoopExporter()))})
+}
+
+// sampledBy is counted with a tracer provider and that sampler.
+func sampledBy(sampler sdktrace.Sampler) core.Layer {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler))
 	return func(up core.Resource) (core.Resource, error) {
 		return telemetry.NewResource(up, telemetry.Config{TracerProvider: provider})
 	}
 }
 
-// unsampled are the ways in which a service runs of which nothing is sampled, and the context of its
+// quietWays are the ways in which a service runs of which nothing is sampled, and the context of its
 // operations.
-var unsampled = []struct {
+var quietWays = []struct {
 	name  string
 	layer core.Layer
 	ctx   context.Context
 }{
 	{"no provider", counted, context.Background()},
-	{"unsampled parent", traced(sdktrace.AlwaysSample()), unsampledParent()},
-	{"no parent, never sampled", traced(sdktrace.NeverSample()), context.Background()},
-	{"no parent, seldom sampled", traced(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1e-6))), context.Background()},
+	{"unsampled parent", sampledBy(sdktrace.AlwaysSample()), unsampled()},
+	{"no parent, never sampled", sampledBy(sdktrace.NeverSample()), context.Background()},
+	{"no parent, seldom sampled", sampledBy(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1e-6))), context.Background()},
 }
 
-// unsampledParent is the context of a request whose trace is not sampled.
-func unsampledParent() context.Context {
+// unsampled is the context of a request whose trace is not sampled.
+func unsampled() context.Context {
 	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
 	return trace.ContextWithSpanContext(context.Background(), parent)
 }
@@ -140,7 +148,7 @@ func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layersOf f
 		_ = bottom.Close(context.Background())
 		_ = streams.Close(context.Background())
 	})
-	return &stack{streams: streams, runtime: rt}
+	return &stack{streams: streams, runtime: rt, ctx: context.Background()}
 }
 
 func (s *stack) lease(tb testing.TB) *cuda.Lease {

@@ -25,7 +25,7 @@ import (
 func TestOpenWithoutConfigBuildsTheDefaultStack(t *testing.T) {
 	rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{}))(t)
 	t.Cleanup(func() { _, _ = rt.Close(context.Background()) })
-	if got, want := rt.String(), "telemetry(debugguard(budget(logging(async(sim:0)))))"; got != want {
+	if got, want := rt.String(), "telemetry(debugguard(budget(logging(pool(sim:0)))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}
 	if got := rt.Stats().Limit; got != sim.DefaultBytes {
@@ -40,7 +40,7 @@ func TestOpenWithoutConfigBuildsTheDefaultStack(t *testing.T) {
 	if got := rt.History().Cap(); got != logging.DefaultRingSize {
 		t.Errorf("a history of %d records, want %d", got, logging.DefaultRingSize)
 	}
-	want := core.UseTracking | core.StreamOrdered | core.Reservations | core.DeviceChecks | core.Isolation
+	want := core.UseTracking | core.StreamOrdered | core.Reservations | core.DeviceChecks | core.Isolation | core.OrderedRelease
 	if got := rt.Core().Resource().Features(); got != want {
 		t.Errorf("features %v, want %v", got, want)
 	}

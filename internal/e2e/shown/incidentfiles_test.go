@@ -53,7 +53,7 @@ func withIncident(t *testing.T, tag core.Tag, cfg fencepost.Config) (*fencepost.
 	if _, err := rt.Deallocate(t.Context(), b.ID); err == nil {
 		t.Fatal("it was freed twice")
 	}
-	for end := time.Now().Add(time.Minute); len(filesOf(t, h)) < 4; time.Sleep(5 * time.Millisecond) { // the finding and its dump
+	for end := time.Now().Add(time.Minute); len(filesOf(t, h)) < 4 || len(rt.Incidents().Files()) == 0; time.Sleep(5 * time.Millisecond) { // the finding and its dump
 		if time.Now().After(end) {
 			t.Fatalf("%+v", filesOf(t, h))
 		}

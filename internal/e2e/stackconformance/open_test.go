@@ -64,7 +64,7 @@ func TestOpensStackConformsWithLayersOfAProgram(t *testing.T) {
 func TestLayersStandWhereTheirNameSays(t *testing.T) {
 	var asked, allocated *quicktest.Stranger
 	_, rt := withLayers(t, fencepost.GuardHunt, fencepost.Layers{AroundBudget: []core.Layer{quicktest.PutStranger(&allocated)}, AroundGuard: []core.Layer{quicktest.PutStranger(&asked)}})
-	if got, want := rt.String(), "telemetry(stranger(debugguard(stranger(budget(logging(async(sim:0)))))))"; got != want {
+	if got, want := rt.String(), "telemetry(stranger(debugguard(stranger(budget(logging(pool(sim:0)))))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}
 	b := must.Get(rt.Allocate(t.Context(), core.Request{Bytes: 4096, Tag: "a"}))(t)

@@ -22,7 +22,7 @@ func Collect(ctx context.Context, s System, cfg fencepost.Config) *Report {
 	r := &Report{
 		Build:    build(),
 		Asked:    cmp.Or(fencepost.DeviceKind(s.value("FENCEPOST_DEVICE")), cfg.Device, fencepost.Auto),
-		Resource: cmp.Or(fencepost.Backend(s.value("FENCEPOST_RESOURCE")), cfg.Resource, fencepost.Async),
+		Resource: cmp.Or(fencepost.Backend(s.value("FENCEPOST_RESOURCE")), cfg.Resource),
 		Driver:   Driver{NeededVersion: libcuda.MinVersion, Missing: []string{}},
 		Devices:  []Device{},
 		Host:     s.host(),

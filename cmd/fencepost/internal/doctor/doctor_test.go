@@ -148,14 +148,14 @@ func TestEachProblemSaysWhatToDo(t *testing.T) {
 		"a broken driver": {machine().withoutDriver(&libcuda.LoadError{Stage: libcuda.StageInit, Path: "libcuda.so.1", Code: 802, Text: "not ready", Help: "see fabricmanager"}).failing("open", "not ready"),
 			"auto", Severe, "not ready", "see fabricmanager"},
 		"an old GPU":        {machine().withDevice(func(d *libcuda.Description) { d.ComputeMajor = 7 }), "auto", Warning, "compute capability 7.0; the built-in kernels need 7.5", "Turing"},
-		"no pools":          {machine().withDevice(func(d *libcuda.Description) { d.MemoryPools = false }), "auto", Warning, "no memory pools", "FENCEPOST_RESOURCE=direct"},
+		"no pools":          {machine().withDevice(func(d *libcuda.Description) { d.MemoryPools, d.VirtualMemory = false, false }), "auto", Warning, "no memory pools", "FENCEPOST_RESOURCE=direct"},
 		"prohibited":        {machine().withDevice(func(d *libcuda.Description) { d.ComputeMode = "prohibited" }), "auto", Warning, "prohibited", "nvidia-smi -c DEFAULT"},
 		"exclusive":         {machine().withDevice(func(d *libcuda.Description) { d.ComputeMode = "exclusive-process" }), "auto", Note, "one process at a time", "MPS"},
 		"a lost device":     {machine().withDevice(func(d *libcuda.Description) { d.Name = "" }), "auto", Warning, "fell off the bus", "dmesg"},
 		"hidden devices":    {machine().with(map[string]string{"CUDA_VISIBLE_DEVICES": "-1"}), "auto", Note, `CUDA_VISIBLE_DEVICES="-1" hides every device`, "unset it"},
 		"an override":       {machine().with(map[string]string{"FENCEPOST_DEVICE": "sim"}), "cuda", Warning, "FENCEPOST_DEVICE=sim overrides", "unset FENCEPOST_DEVICE"},
 		"a typing error":    {machine().with(map[string]string{"FENCEPOST_DEVCE": "cuda"}), "auto", Warning, "FENCEPOST_DEVCE is no variable of Fencepost and has no effect; the nearest known name is FENCEPOST_DEVICE", "correct its name"},
-		"a pool not chosen": {machine().with(map[string]string{"FENCEPOST_POOL_LIMIT": "1GiB"}), "auto", Note, "FENCEPOST_POOL_LIMIT has no effect: the backend is async", "FENCEPOST_RESOURCE=pool"},
+		"a pool not chosen": {machine().with(map[string]string{"FENCEPOST_POOL_LIMIT": "1GiB", "FENCEPOST_RESOURCE": "async"}), "auto", Note, "FENCEPOST_POOL_LIMIT has no effect: the backend is async", "FENCEPOST_RESOURCE=pool"},
 		"MPS":               {machine().withFile("tmp/nvidia-mps/control", ""), "auto", Note, "/tmp/nvidia-mps", "nothing"},
 		"WSL":               {machine().withFile("dev/dxg", ""), "auto", Note, "this is WSL", "nothing"},
 		"a failed test":     {machine().failing("compare", "word 3 came back wrong"), "auto", Severe, `failed at "compare": word 3`, "docs/kubernetes.md"},
@@ -181,15 +181,17 @@ func TestWhatABackendDoesNotNeedIsNoProblem(t *testing.T) {
 			t.Errorf("direct %s: %+v", name, r.Problems)
 		}
 	}
-	if r := Collect(t.Context(), poolless, fencepost.Config{Resource: fencepost.Pool}); len(r.Problems) > 0 {
-		t.Errorf("pool: %+v", r.Problems)
+	for _, backend := range []fencepost.Backend{fencepost.Pool, ""} {
+		if r := Collect(t.Context(), poolless, fencepost.Config{Resource: backend}); len(r.Problems) > 0 {
+			t.Errorf("%q: %+v", backend, r.Problems)
+		}
 	}
 	limited := machine().with(map[string]string{"FENCEPOST_POOL_LIMIT": "1GiB", "FENCEPOST_POOL_TRIM_AFTER": ""})
-	if r := Collect(t.Context(), limited, fencepost.Config{Resource: fencepost.Pool}); len(r.Problems) > 0 {
+	if r := Collect(t.Context(), limited, fencepost.Config{}); len(r.Problems) > 0 {
 		t.Errorf("the pool's settings, over the pool: %+v", r.Problems)
 	}
 	mapless := machine().withDevice(func(d *libcuda.Description) { d.VirtualMemory = false })
-	for backend, want := range map[fencepost.Backend]int{fencepost.Async: 0, fencepost.Direct: 0, fencepost.Pool: 1} {
+	for backend, want := range map[fencepost.Backend]int{"": 0, fencepost.Async: 0, fencepost.Direct: 0, fencepost.Pool: 1} {
 		r := Collect(t.Context(), mapless, fencepost.Config{Resource: backend})
 		if len(r.Problems) != want || want > 0 && (!strings.Contains(r.Problems[0].Text, "maps no memory") || !strings.Contains(r.Problems[0].Fix, "FENCEPOST_RESOURCE=async")) {
 			t.Errorf("%s on a device that maps no memory: %+v", backend, r.Problems)

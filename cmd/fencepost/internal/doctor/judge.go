@@ -31,10 +31,15 @@ func (r *Report) judge(cfg fencepost.Config) {
 // judgePoolSettings says that settings of the pool are not looked at by another backend.
 func (r *Report) judgePoolSettings() {
 	for _, s := range r.Settings {
-		if strings.HasPrefix(s.Name, "FENCEPOST_POOL_") && s.Value != "" && r.Resource != fencepost.Pool {
-			r.say(Note, fmt.Sprintf("%s has no effect: the backend is %s", s.Name, r.Resource), "set FENCEPOST_RESOURCE=pool, or unset it")
+		if strings.HasPrefix(s.Name, "FENCEPOST_POOL_") && s.Value != "" && !r.ownPool() {
+			r.say(Note, fmt.Sprintf("%s has no effect: the backend is %s", s.Name, cmp.Or(r.Resource, fencepost.Async)), "set FENCEPOST_RESOURCE=pool, or unset it")
 		}
 	}
+}
+
+// ownPool is whether the backend is the runtime's own pool, as far as can be told.
+func (r *Report) ownPool() bool {
+	return r.Resource == fencepost.Pool || r.Resource == "" && (r.SelfTest.Pool == nil || r.SelfTest.Pool.Own)
 }
 
 // noDriver is whether the driver's error is why the self-test failed.
@@ -147,8 +152,11 @@ func (r *Report) judgeDevice(d Device) {
 		r.say(Warning, fmt.Sprintf("%s has compute capability %s; the built-in kernels need %s", name, d.Capability, capability(leastCapability/10, leastCapability%10)),
 			"use a GPU of the Turing generation or later")
 	}
+	if !d.MemoryPools && !d.VirtualMemory && r.Resource == "" {
+		r.say(Warning, name+" maps no memory and has no memory pools: the default backend needs one of them", "set FENCEPOST_RESOURCE=direct; auto takes the simulated device otherwise")
+	}
 	if !d.MemoryPools && r.Resource == fencepost.Async {
-		r.say(Warning, name+" has no memory pools, which the default backend needs", "set FENCEPOST_RESOURCE=direct; auto takes the simulated device otherwise")
+		r.say(Warning, name+" has no memory pools, which the backend async needs", "set FENCEPOST_RESOURCE=direct; auto takes the simulated device otherwise")
 	}
 	if !d.VirtualMemory && r.Resource == fencepost.Pool {
 		r.say(Warning, name+" maps no memory, which the pool backend needs", "set FENCEPOST_RESOURCE=async; auto takes the simulated device otherwise")

@@ -15,7 +15,7 @@ type Report struct {
 	Build Build `json:"build"`
 	// Asked is the device that was asked for: auto, cuda or sim.
 	Asked fencepost.DeviceKind `json:"asked"`
-	// Resource is the backend that was asked for: async, pool or direct.
+	// Resource is the backend that was asked for: async, pool or direct; empty where the device decides.
 	Resource fencepost.Backend `json:"resource"`
 	Driver   Driver            `json:"driver"`
 	Devices  []Device          `json:"devices"`

@@ -268,7 +268,7 @@ func TestAJobWaitsForMemoryAsLongAsItsPatienceLasts(t *testing.T) {
 // A deadline that passes while the device is busy ends the job at once; what
 // it held comes back when the device has passed it.
 func TestADeadlineEndsAJobAndCostsNoMemory(t *testing.T) {
-	b := open(t, fencepost.Config{Streams: 2}, 0)
+	b := open(t, fencepost.Config{Streams: 2, Resource: fencepost.Async}, 0)
 	lease, err := b.rt.Streams().Acquire(t.Context(), "test")
 	must(t, err)
 	release, err := b.sim.Hold(lease.Handle())

@@ -490,7 +490,7 @@ func TestWhatIsNoRequestIsRefusedWithAReason(t *testing.T) {
 }
 
 func TestADeviceWithLessThanItsBudgetIsToldApart(t *testing.T) {
-	s := start(t, setup{faults: func(f *drivertest.Faults) { f.FailEvery(drivertest.MemAllocAsync, driver.OutOfMemory) }})
+	s := start(t, setup{faults: func(f *drivertest.Faults) { f.FailEvery(drivertest.MemCreate, driver.OutOfMemory) }})
 	p := s.post(api.RouteSort, keys(10)).problem(t)
 	if p.Status != http.StatusServiceUnavailable || p.Code != api.CodeOutOfMemory {
 		t.Errorf("%+v", p)
