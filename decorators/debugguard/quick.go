@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -32,6 +33,9 @@ func (r *Resource) joinPath(below *quick.Path) {
 		r.part = r.path.NewPart()
 	}
 }
+
+// SharedRecords are those of the layers above: see package path.
+func (r *Resource) SharedRecords() (core.Resource, *path.Records) { return r, r.records }
 
 // QuickPath is the layer's, for the layers of this module: see package quick.
 func (r *Resource) QuickPath() *quick.Path { return r.path }

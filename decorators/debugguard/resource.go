@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -62,8 +63,9 @@ type Resource struct {
 	blockedFrees tally
 	count        counters
 
-	path *quick.Path
-	part int
+	path    *quick.Path
+	part    int
+	records *path.Records
 }
 
 var _ core.Resource = (*Resource)(nil)
@@ -93,7 +95,8 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
 	r.joinPath(quick.Of(upstream))
-	r.path.Subscribe(upstream, r.released)
+	r.records = path.RecordsOf(upstream, r.path != nil)
+	r.records.Subscribe(upstream, path.Listener{Hear: r.released, OnPath: r.path != nil})
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Advanced.Hunt.Bisect, Delay: cfg.Advanced.Hunt.Delay > 0, Unmap: cfg.Advanced.Hunt.Unmap}
 	if err := r.switchTo(context.Background(), start); err != nil {
 		return nil, err
@@ -149,7 +152,7 @@ func (r *Resource) Subscribe(l core.Listener) { r.listeners.Add(l) }
 
 // released hears of a block that the upstream has released, whoever freed it: it closes
 // the block's record, and tells the guard's own listeners of what its owner knew.
-func (r *Resource) released(b core.Block) {
+func (r *Resource) released(of *path.Record, b core.Block) {
 	if rec := r.canaries.released(b.ID.Generation); rec != nil {
 		r.noteReleased(rec)
 		return
@@ -161,5 +164,5 @@ func (r *Resource) released(b core.Block) {
 			b.ID, b.Bytes = rec.ID(), rec.Bytes
 		}
 	}
-	r.listeners.Released(b)
+	r.listeners.Released(of, b)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestHotPathsAllocateNothing(t *testing.T) {
-	for _, c := range quietWays {
+	for _, c := range unsampled {
 		for guard, layer := range map[string]core.Layer{"guard off": guardOff, "ledger": guardLedger} {
 			layers := []core.Layer{ring, limit, layer, c.layer}
 			t.Run(c.name+"/"+guard, func(t *testing.T) { allocateNothing(t, open(t, layers...), c.ctx) })

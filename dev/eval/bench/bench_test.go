@@ -72,7 +72,7 @@ func BenchmarkPoolPair(b *testing.B) {
 // BenchmarkUnsampled is a pair over the runtime's own pool, and a launch that writes one block of
 // its own stream, in each way to sample nothing: what tracing costs a service that samples little.
 func BenchmarkUnsampled(b *testing.B) {
-	for _, c := range quietWays {
+	for _, c := range unsampled {
 		run := func(name string, op func(*stack, core.StreamID, []core.Use) error) {
 			b.Run(name+"/"+c.name, func(b *testing.B) {
 				s := openPool(b, ring, limit, guardLedger, c.layer)

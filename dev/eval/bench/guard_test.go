@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -53,8 +55,8 @@ func openGuarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier 
 // openTraced is openDefault as services run it: with a tracer provider, in a request that is not sampled.
 func openTraced(tb testing.TB, drv driver.Driver, newBackend constructor) *stack {
 	tb.Helper()
-	s := openAs(tb, drv, newBackend, traced)
-	s.ctx = unsampled()
+	s := openAs(tb, drv, newBackend, traced(sdktrace.AlwaysSample()))
+	s.ctx = unsampledParent()
 	return s
 }
 

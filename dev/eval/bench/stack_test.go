@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -48,34 +47,29 @@ func counted(up core.Resource) (core.Resource, error) {
 	return telemetry.NewResource(up, telemetry.Config{})
 }
 
-// traced is counted with a tracer provider and its default sampler.
-func traced(up core.Resource) (core.Resource, error) {
-	return telemetry.NewResource(up, telemetry.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(tracetest.NewNoopExporter()))})
-}
-
-// sampledBy is counted with a tracer provider and that sampler.
-func sampledBy(sampler sdktrace.Sampler) core.Layer {
+// traced is counted with a provider of spans.
+func traced(sampler sdktrace.Sampler) core.Layer {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler))
 	return func(up core.Resource) (core.Resource, error) {
 		return telemetry.NewResource(up, telemetry.Config{TracerProvider: provider})
 	}
 }
 
-// quietWays are the ways in which a service runs of which nothing is sampled, and the context of its
+// unsampled are the ways in which a service runs of which nothing is sampled, and the context of its
 // operations.
-var quietWays = []struct {
+var unsampled = []struct {
 	name  string
 	layer core.Layer
 	ctx   context.Context
 }{
 	{"no provider", counted, context.Background()},
-	{"unsampled parent", sampledBy(sdktrace.AlwaysSample()), unsampled()},
-	{"no parent, never sampled", sampledBy(sdktrace.NeverSample()), context.Background()},
-	{"no parent, seldom sampled", sampledBy(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1e-6))), context.Background()},
+	{"unsampled parent", traced(sdktrace.AlwaysSample()), unsampledParent()},
+	{"no parent, never sampled", traced(sdktrace.NeverSample()), context.Background()},
+	{"no parent, seldom sampled", traced(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1e-6))), context.Background()},
 }
 
-// unsampled is the context of a request whose trace is not sampled.
-func unsampled() context.Context {
+// unsampledParent is the context of a request whose trace is not sampled.
+func unsampledParent() context.Context {
 	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
 	return trace.ContextWithSpanContext(context.Background(), parent)
 }
