@@ -117,6 +117,7 @@ func (s *Stream) placeReadyPoint(p *Point, lease core.StreamID) {
 	s.place(p)
 	p.state.Store(deferred)
 	s.readyPoint, s.shareable = p, true
+	s.readies.Store(true)
 }
 
 // ConfirmReadyPoint returns the point that an allocation which was made is ready
@@ -174,6 +175,7 @@ func (s *Stream) coveredBy(plan *Plan) bool {
 func (s *Stream) detach() {
 	if p := s.readyPoint; p != nil {
 		s.readyPoint = nil
+		s.readies.Store(false)
 		p.Release()
 	}
 }

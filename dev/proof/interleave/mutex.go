@@ -73,7 +73,7 @@ func (p *Pool) Get() any {
 		if v := p.real.Get(); v != nil {
 			return v
 		}
-		return p.New()
+		return p.fresh()
 	}
 	p.renew()
 	for _, of := range []int{Current() + 1, 0} {
@@ -82,6 +82,13 @@ func (p *Pool) Get() any {
 			p.free[of] = p.free[of][:n-1]
 			return v
 		}
+	}
+	return p.fresh()
+}
+
+func (p *Pool) fresh() any {
+	if p.New == nil {
+		return nil
 	}
 	return p.New()
 }
