@@ -37,7 +37,7 @@ type block struct {
 	waits freeState
 	// mapped is the size of an isolated block's mapping, 0 for one of the pool.
 	mapped uint64
-	_      [48]byte // blocks share no cache line
+	_      [24]byte // blocks share no cache line
 }
 
 // blockRecords keeps the records of one device's blocks that are gone, for others.

@@ -68,8 +68,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		r.path = below.Extend(r, &quickBudget{r, below})
 		r.streams.path = r.path
 	}
-	r.records = path.RecordsOf(upstream, r.path != nil)
-	r.part = path.NewPart[record](r.records)
+	r.records, r.part = path.Join[record](upstream, r.path != nil)
 	r.records.Subscribe(upstream, path.Listener{Hear: r.released, OnPath: r.path != nil})
 	return r, nil
 }

@@ -63,9 +63,11 @@ type Resource struct {
 	blockedFrees tally
 	count        counters
 
-	path    *quick.Path
-	part    int
-	records *path.Records
+	path *quick.Path
+	part int
+	// preparing is held while a lane gets its shard of the ledger.
+	preparing sync.Mutex
+	records   *path.Records
 }
 
 var _ core.Resource = (*Resource)(nil)
@@ -78,7 +80,10 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, err
 	}
 	r := &Resource{upstream: upstream, uses: quick.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal(), opened: cfg.Advanced.Now()}
-	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes})
+	r.joinPath(quick.Of(upstream))
+	records, part := path.Join[ledger.Part](upstream, r.path != nil)
+	r.records = records
+	r.ledger = ledger.New(&r.gate, records, part, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes})
 	r.inspector = &inspector{r.below, r.ledger, &r.canaries, r.ordinal}
 	r.checks.gate, r.checks.reading, r.switching = &r.gate, newCtxMutex(), newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval(), newTimer(r, (*Resource).tick))
@@ -94,8 +99,6 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.rules.Store(&rules{})
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
-	r.joinPath(quick.Of(upstream))
-	r.records = path.RecordsOf(upstream, r.path != nil)
 	r.records.Subscribe(upstream, path.Listener{Hear: r.released, OnPath: r.path != nil})
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Advanced.Hunt.Bisect, Delay: cfg.Advanced.Hunt.Delay > 0, Unmap: cfg.Advanced.Hunt.Unmap}
 	if err := r.switchTo(context.Background(), start); err != nil {
@@ -158,8 +161,8 @@ func (r *Resource) released(of *path.Record, b core.Block) {
 		return
 	}
 	if r.gate.Load() != 0 {
-		r.seals.remove(r.seals.get(b.ID.Generation))                          // compared or not
-		if rec := r.ledger.CloseBlock(b.ID); rec != nil && rec.Guard != nil { // which is not pooled
+		r.seals.remove(r.seals.get(b.ID.Generation))                              // compared or not
+		if rec := r.ledger.CloseBlock(of, b.ID); rec != nil && rec.Guard != nil { // which is not used again
 			r.noteReleased(rec)
 			b.ID, b.Bytes = rec.ID(), rec.Bytes
 		}

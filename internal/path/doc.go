@@ -8,7 +8,7 @@
 //
 //   - The backend owns the table. Where a layer lies over a [core.Resource] that is none of this
 //     module's, or that lies beside the path, the stack is split there: the first layer that asks
-//     for records above it gets a table of its own, and the layers above share that ([RecordsOf]).
+//     for records above it gets a table of its own, and the layers above share that ([Join]).
 //   - Records are used again. A reader that has found one may come to another block's: a part
 //     has the generation that it is of, in a word of its own, and who reads a part compares that
 //     under the lock of the part's layer before it believes the rest. A part is filled first and gets its

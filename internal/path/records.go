@@ -8,7 +8,10 @@ import (
 )
 
 // Record is what all layers know of a block. The zero Record has no parts.
-type Record struct{ parts []any }
+type Record struct{ parts [maxParts]any }
+
+// maxParts is for how many layers a table has room.
+const maxParts = 3
 
 // Book is where the owner of a table keeps the records. Its methods are safe for concurrent use.
 type Book interface {
@@ -59,16 +62,42 @@ func SharedBy(r core.Resource) *Records {
 	return nil
 }
 
-// RecordsOf are the records for a layer above upstream: those that upstream shares, or new ones that the
-// layer owns. onPath: the layer has part in the quick path.
-func RecordsOf(upstream core.Resource, onPath bool) *Records {
-	if shared := SharedBy(upstream); shared != nil && (onPath || !shared.OnPath) {
-		return shared
+// Join gives a layer above upstream a part of the records: of those that upstream shares, or, if it shares none or
+// they have no room, of new ones that the layer owns. onPath: the layer has part in the quick path. It is for the
+// construction of a layer, before anything is allocated through it.
+func Join[T any](upstream core.Resource, onPath bool) (*Records, Part[T]) {
+	made := func(n int) func(int) any {
+		parts := make([]T, n)
+		return func(i int) any { return &parts[i] }
+	}
+	if r := SharedBy(upstream); r != nil && (onPath || !r.OnPath) {
+		if number, ok := r.add(made); ok {
+			return r, Part[T]{number}
+		}
 	}
 	r := &Records{}
 	r.own = &ownBook{records: r, upstream: upstream}
 	r.Book = r.own
-	return r
+	number, _ := r.add(made)
+	return r, Part[T]{number}
+}
+
+// add makes one more part of each record that is made from now on, if there is room.
+func (r *Records) add(made maker) (number int, ok bool) {
+	for {
+		old := r.makers.Load()
+		var makers []maker
+		if old != nil {
+			makers = *old
+		}
+		if len(makers) == maxParts {
+			return 0, false
+		}
+		makers = append(slices.Clone(makers), made)
+		if r.makers.CompareAndSwap(old, &makers) {
+			return len(makers) - 1, true
+		}
+	}
 }
 
 // Enter is the record of a block that the upstream of a layer has just returned.
@@ -88,49 +117,26 @@ func (r *Records) Equip(record func(i int) *Record) {
 	if makers == nil {
 		return
 	}
-	parts, width := make([]any, AtOnce*len(*makers)), len(*makers)
-	for at, make := range *makers {
-		part := make(AtOnce)
+	for number, made := range *makers {
+		part := made(AtOnce)
 		for i := range AtOnce {
-			parts[i*width+at] = part(i)
+			record(i).parts[number] = part(i)
 		}
-	}
-	for i := range AtOnce {
-		record(i).parts = parts[i*width : (i+1)*width : (i+1)*width]
 	}
 }
 
 // Fits reports whether a record has a part for each layer: one that was made before a layer has none for it.
 func (r *Records) Fits(rec *Record) bool {
 	makers := r.makers.Load()
-	return makers == nil || len(*makers) == len(rec.parts)
+	return makers == nil || rec.parts[len(*makers)-1] != nil
 }
 
 // Part is which part of the records of a segment is a layer's.
 type Part[T any] struct{ number int }
 
-// NewPart makes one more part of each record. It is for the construction of a layer, before anything is
-// allocated through it.
-func NewPart[T any](r *Records) Part[T] {
-	for {
-		old := r.makers.Load()
-		var makers []maker
-		if old != nil {
-			makers = slices.Clone(*old)
-		}
-		makers = append(makers, func(n int) func(int) any {
-			made := make([]T, n)
-			return func(i int) any { return &made[i] }
-		})
-		if r.makers.CompareAndSwap(old, &makers) {
-			return Part[T]{len(makers) - 1}
-		}
-	}
-}
-
 // Of is the layer's part of a record, nil if that is nil or older than the layer.
 func (p Part[T]) Of(rec *Record) *T {
-	if rec == nil || p.number >= len(rec.parts) {
+	if rec == nil {
 		return nil
 	}
 	part, _ := rec.parts[p.number].(*T)

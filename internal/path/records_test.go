@@ -21,8 +21,8 @@ type layer struct {
 }
 
 func newLayer(up core.Resource) *layer {
-	l := &layer{Resource: up, records: path.RecordsOf(up, false)}
-	l.part = path.NewPart[part](l.records)
+	l := &layer{Resource: up}
+	l.records, l.part = path.Join[part](up, false)
 	l.records.Subscribe(up, path.Listener{Hear: func(rec *path.Record, b core.Block) {
 		if p := l.part.Of(rec); p != nil && p.of == b.ID.Generation {
 			p.of = 0
@@ -130,7 +130,34 @@ func TestOnlyLayersOnAQuickPathShareItsRecords(t *testing.T) {
 	fake := coretest.NewFake(0)
 	below := newLayer(fake)
 	below.records.OnPath = true
-	if path.RecordsOf(below, false) == below.records || path.RecordsOf(below, true) != below.records {
+	if off, _ := path.Join[part](below, false); off == below.records {
 		t.Error("a layer that is not told of quick frees shares their records")
+	}
+	if on, _ := path.Join[part](below, true); on != below.records {
+		t.Error("a layer on the quick path does not share its records")
+	}
+}
+
+// A table has room for some layers; where there are more, the next one begins another.
+func TestHoweverManyLayersThereAreEachHasItsPart(t *testing.T) {
+	fake := coretest.NewFake(0)
+	layers := []*layer{newLayer(fake)}
+	for range 9 {
+		layers = append(layers, newLayer(layers[len(layers)-1]))
+	}
+	for range 20 {
+		b := allocate(t, layers[9])
+		for i, l := range layers {
+			if p := l.part.Of(l.records.Load(b.ID)); p == nil || p.of != b.ID.Generation {
+				t.Fatalf("layer %d has no part of %v", i, b.ID)
+			}
+		}
+		must.Get(layers[9].Deallocate(t.Context(), b.ID))(t)
+		must.Do(t, fake.Drain(t.Context()))
+		for i, l := range layers {
+			if l.records.Find(b.ID) != nil {
+				t.Fatalf("layer %d has a record of %v, which is gone", i, b.ID)
+			}
+		}
 	}
 }
