@@ -90,7 +90,7 @@ func (h *History) prune(plan *Plan) {
 	}
 	if len(h.accesses) == 2 { // of a block that one launch after the other uses
 		old, last := &h.accesses[0], &h.accesses[1]
-		if old.isBefore(last) || old.point.isPlaced() && (last.kind.Writes() || !old.kind.Writes()) && plan.isCovered(old.point, last.point) {
+		if old.isBefore(last) || old.point.isPlaced() && last.covers(old) {
 			plan.releaseLater(old.point)
 			*old = *last
 			h.accesses = h.accesses[:1]

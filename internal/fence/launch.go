@@ -19,7 +19,8 @@ func (s *Stream) Announce(in *core.Intent) (*Point, error) {
 		return nil, err
 	}
 	p.lease, p.launch, p.name = in.Stream, in.ID, in.Launch
-	p.plan.sharersWritten, p.plan.sharedSeq, p.crossStream = 0, 0, false
+	p.plan.sharersWritten, p.plan.sharedSeq = 0, 0
+	p.crossStream = false
 	p.endsAs = recorded
 	p.state.Store(announced)
 	return p, nil
@@ -41,7 +42,7 @@ func (s *Stream) AnnounceRecordedUse(in *core.Intent) (*Point, error) {
 func (p *Point) Fence(in *core.Intent) error {
 	plan := &p.plan
 	in.CrossStream = p.crossStream
-	if len(plan.deps) == 0 && !p.stream.readies.Load() { // one that is placed from now on comes after the launch was announced
+	if len(plan.deps) == 0 && !p.stream.readies.Load() {
 		plan.Drop()
 		return nil
 	}

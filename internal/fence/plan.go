@@ -31,9 +31,6 @@ type Plan struct {
 	// needed is how many dependencies the uses have, each for itself.
 	needed    int32
 	sharedSeq uint64
-	// older and newer are two points of which the newer one covers the older: blocks that were used
-	// together have the same. gone has a reference on the older.
-	older, newer *Point
 	// gone are the references of accesses that were dropped. They are released
 	// with the plan, while no block is locked: the last reference on a point of a stream
 	// that is gone has the driver destroy its event.
@@ -51,22 +48,6 @@ type goneRefs struct {
 // two plans share no cache line.
 func newPlan() Plan {
 	return Plan{deps: make([]dependency, 0, 8), gone: make([]goneRefs, 0, 4)}
-}
-
-// isCovered reports whether whoever waits for last need not wait for old, which is placed. Both must
-// be among a block's accesses.
-func (plan *Plan) isCovered(old, last *Point) bool {
-	if !last.isPlaced() {
-		return false
-	}
-	if plan.older == old && plan.newer == last { // or a later one of that stream, which covers more
-		return true
-	}
-	if !last.clock.covers(old.stream.slot, old.seq) {
-		return false
-	}
-	plan.older, plan.newer = old, last
-	return true
 }
 
 // noteSharer counts a block that the launch writes and that shares p, a ready
@@ -109,7 +90,7 @@ func (plan *Plan) releaseLater(p *Point) {
 
 // Drop gives up all references; no block may be locked.
 func (plan *Plan) Drop() {
-	plan.older, plan.newer, plan.needed = nil, nil, 0
+	plan.needed = 0
 	for i := range plan.gone {
 		g := &plan.gone[i]
 		g.point.ReleaseMany(g.n)

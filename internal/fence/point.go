@@ -51,7 +51,8 @@ type Point struct {
 	// mu is held while a deferred record is made, and guards what follows.
 	mu sync.Mutex
 	// ended is closed when the launch ends, for those who wait for that.
-	ended chan struct{} // the last field of three whole cache lines, so that points share none
+	ended chan struct{}
+	_     [16]byte // points share no cache line
 }
 
 // state is where a point stands. The table of all of them and of what moves them is
