@@ -42,12 +42,12 @@ func Example() {
 	})
 	host := make([]uint32, keys.Len())
 	_ = cuda.CopyToHost(ctx, host, keys, y.ID()) // waits for the write on x: declared, so fenced
-	_ = keys.Free(ctx)                           // queued behind the copy on y
+	_ = keys.Free(ctx)                           // after the copy on y, for which x does not wait
 	_ = rt.Streams().Synchronize(ctx, y.ID())
 	fmt.Printf("%#x, %d waits queued\n", host, rt.Stats().WaitsQueued)
 	_ = errors.Join(x.Release(), y.Release())
 	// Output:
-	// [0x1010101 0x1010101 0x1010101 0x1010101], 2 waits queued
+	// [0x1010101 0x1010101 0x1010101 0x1010101], 1 waits queued
 }
 
 func ExampleRuntime_launch() {

@@ -66,7 +66,7 @@ func TestAUseRecordedInACaptureIsFencedAfterIt(t *testing.T) {
 }
 
 func TestTheFreeBehindAHeldUseWaitsForIt(t *testing.T) {
-	b := newBench(t)
+	b := newBench(t, deviceOrdered)
 	s := b.leases(2)
 	block := b.alloc(s[0], 256)
 	b.sync(s[0])

@@ -37,7 +37,10 @@ type block struct {
 	waits freeState
 	// mapped is the size of an isolated block's mapping, 0 for one of the pool.
 	mapped uint64
-	_      [24]byte // blocks share no cache line
+	// behind is what the free of a retired block waits for, whose it is that tries again to queue
+	// it: waitsForUses.
+	behind *fence.Frontier
+	_      [16]byte // blocks share no cache line
 }
 
 // blockRecords keeps the records of one device's blocks that are gone, for others.

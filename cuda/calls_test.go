@@ -206,13 +206,18 @@ func TestALookAtTheQueueIsSharedByItsFrees(t *testing.T) {
 	}
 }
 
-func TestFreesOfBlocksUsedElsewhereCostTheirWaitsOnly(t *testing.T) {
+func TestFreesOfBlocksUsedElsewhereCostAQuestionOnly(t *testing.T) {
 	b := newBench(t)
 	s := b.leases(2)
-	used, unused := b.alloc(s[0], 256), b.alloc(s[0], 256)
-	b.warm(s, used)
+	used, done, unused := b.alloc(s[0], 256), b.alloc(s[0], 256), b.alloc(s[0], 256)
+	b.warm(s, done)
+	b.sync(s...)
+	release := b.hold(s[1])
+	b.launch(s[1], reads(used))
 	equal(t, "a block that nobody used", b.calls(func() { b.free(unused) }), "MemFreeAsync 1")
-	equal(t, "a block used on another stream", b.calls(func() { b.free(used) }), "MemFreeAsync 1, StreamWait 1")
+	equal(t, "a block of which the host knows that its use elsewhere is done", b.calls(func() { b.free(done) }), "MemFreeAsync 1")
+	equal(t, "a block that another stream uses", b.calls(func() { b.free(used) }), "EventQuery 1")
+	release()
 }
 
 // The host learns by an event of one stream how far others have come, but the

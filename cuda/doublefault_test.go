@@ -92,10 +92,11 @@ func TestARecordedUseThatCannotBeFencedPoisons(t *testing.T) {
 }
 
 func TestAFailedFreeLeavesTheBlockLive(t *testing.T) {
-	b := newBench(t)
+	b := newBench(t, deviceOrdered)
 	s := b.leases(2)
 	block := b.alloc(s[0], 256)
 	b.launch(s[1], writes(block))
+	b.sync(s[1])
 	for _, method := range []drivertest.Method{drivertest.StreamWait, drivertest.MemFreeAsync} {
 		b.faults.FailMethod(method, 1, driver.InvalidValue)
 		if _, err := b.Runtime.Deallocate(ctx, block.ID); !errors.Is(err, core.ErrDriver) {

@@ -38,7 +38,7 @@ func (p *StreamPool) LockStream(id core.StreamID) (unlock func()) {
 
 var freeStateNames = map[freeState]string{
 	waitsForLaunches: "launches", waitsForStream: "stream", waitsForCapture: "capture",
-	waitsForRetry: "retry", waitsForDevice: "device", waitsForUnmap: "unmap",
+	waitsForRetry: "retry", waitsForUses: "uses", waitsForDevice: "device", waitsForUnmap: "unmap",
 }
 
 // WaitsFor is what a retired block waits for, "live" of one that is, and "released" of

@@ -3,6 +3,7 @@ package cuda
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
@@ -10,8 +11,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
-// Deallocate queues the free on the allocation stream behind every
-// outstanding use and hands the block to pending. While a launch is announced
+// Deallocate queues the free on the allocation stream and hands the block to pending. While uses
+// on other streams are outstanding that the stream is not ordered after it is only retired, and no stream
+// waits for them: a reap that sees them completed goes on. While a launch is announced
 // on the block it is only retired: the last such launch to end queues the
 // free, or leaves it to the next reap. While the allocation stream is capturing
 // the block is only retired, too: a reap after the end of the capture queues the
@@ -144,10 +146,30 @@ func (r *tracker) parkUnlessQueued(b *block, waits freeState) {
 	}
 }
 
+// await makes the free of a block wait for the uses that behind stands for, alone.
+func (b *block) await(behind *fence.Frontier) freeState {
+	b.behind = behind
+	b.history.Release()
+	return waitsForUses
+}
+
 // retryFrees tries again to queue what is parked with s.
 func (r *tracker) retryFrees(s *stream) error {
 	var done *reapBatch
+	var look fence.Look
 	err := s.frees.retry(func(b *block) (freeState, error) {
+		if b.behind != nil {
+			if completed, err := look.IsCompleted(b.behind); !completed {
+				return waitsForUses, err
+			}
+			b.behind.Release()
+			b.behind = nil
+			if r.givesAtOnce(b) { // it is given since it was freed
+				s.frees.bytes.apart.Add(b.core.Bytes)
+				done = done.followedBy(r.batchOf(b))
+				return waitsForNothing, nil
+			}
+		}
 		waits, more, err := r.queueFree(b, true)
 		done = done.followedBy(more)
 		if waits == waitsForNothing {
@@ -189,7 +211,7 @@ func (r *tracker) queueFree(b *block, wait bool) (freeState, *reapBatch, error) 
 	}
 }
 
-// queueFreeBehind queues the free behind the uses on other streams, and behind final if
+// queueFreeBehind queues the free that must come after uses on other streams, and after final if
 // the block's stream was given up.
 func (r *tracker) queueFreeBehind(s *stream, b *block, final *fence.Point, wait bool) (freeState, *reapBatch, error) {
 	plan := plans.Get().(*fence.Plan)
@@ -217,7 +239,8 @@ func (r *tracker) queueFreeOn(s *stream, b *block, plan *fence.Plan, wait bool) 
 }
 
 // queueFreeLocked is queueFreeOn with the stream's lock held. The error is errGivenUp if nothing
-// may be queued on s any more.
+// may be queued on s any more. The backstop has no work to hold up, so that it waits for the uses;
+// and with DeviceOrder each stream does, because what the host sees completed orders nothing.
 func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeState, error) {
 	if s.IsGivenUp() { // the backstop, too, where Close has destroyed it
 		return waitsForRetry, errGivenUp
@@ -229,23 +252,41 @@ func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeSt
 		return waitsForRetry, err
 	}
 	s.freeAttempts++
-	if plan != nil {
+	var behind *fence.Frontier
+	switch {
+	case plan == nil:
+	case s != b.stream || s.DeviceOrder():
 		if err := plan.QueueFree(&s.Stream); err != nil {
 			return waitsForRetry, err
 		}
+	default:
+		behind = plan.Frontier(&s.Stream)
+	}
+	if behind != nil && !r.givesAtOnce(b) {
+		if r.oracle != nil {
+			r.oracle.BlockEnds(b.core.ID.Ptr, s.Handle(), slices.Collect(behind.Events)...)
+		}
+		return b.await(behind), nil
 	}
 	if !b.isIsolated() {
-		if err := r.memory.give(s, b.core.ID.Ptr, b.core.Bytes); err != nil {
+		if err := r.memory.give(s, b.core.ID.Ptr, b.core.Bytes, behind); err != nil {
+			if behind != nil {
+				behind.Release()
+			}
 			return waitsForRetry, err
 		}
 	}
-	b.history.Release()
 	s.calls.freed++
 	if r.givesAtOnce(b) {
 		s.calls.freedBytes += b.core.Bytes
+		if behind != nil {
+			return b.await(behind), nil
+		}
+		b.history.Release()
 		s.frees.bytes.noteAtOnce(b.core.Bytes)
 		return waitsForNothing, nil
 	}
+	b.history.Release()
 	s.calls.freedBytes += s.frees.enter(b)
 	return waitsForDevice, nil
 }

@@ -37,6 +37,7 @@ type freeCase struct {
 	endCapture func()
 	refused    bool
 	pass       func()
+	complete   func()     // the uses
 	done       chan error // of the free of waitsForStream
 
 	passed, lost   bool // the device is no longer held; it is lost
@@ -57,6 +58,9 @@ var freeKinds = map[string]freeKind{
 func newFreeCase(t *testing.T, kind freeKind, state string, change ...func(*teststack.Config)) *freeCase {
 	t.Helper()
 	c := &freeCase{isolated: kind.isolated, adopted: kind.adopted, from: state}
+	if kind.isolated && state != "uses" {
+		change = append(change, deviceOrdered) // or the free has no call of the driver's that could be refused
+	}
 	c.bench, c.slow = newSlowBench(t, change...)
 	lent := c.leases(3)
 	c.home, c.other, c.third = lent[0], lent[1], lent[2]
@@ -72,7 +76,8 @@ func newFreeCase(t *testing.T, kind freeKind, state string, change ...func(*test
 		c.blocks = append(c.blocks, c.allocate(c.home))
 	}
 	c.sync(c.home)
-	c.launch(c.other, reads(c.blocks...)) // so that each free has something to wait for
+	c.launch(c.other, reads(c.blocks...)) // so that each free has something to come after
+	c.sync(c.other)
 	c.Async.Subscribe(listener(func(b core.Block) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -121,6 +126,12 @@ var freeArrangements = map[string]func(*freeCase){
 		c.refuse()
 		c.finishLast()
 		equal(c, "failures", c.Async.Stats().Failures, uint64(len(c.blocks)))
+	},
+	"uses": func(c *freeCase) {
+		release := c.hold(c.other)
+		c.launch(c.other, reads(c.blocks...))
+		c.free(c.blocks...)
+		c.complete = func() { release(); must(c, c.Sim.StreamSynchronize(c.other.Handle())) }
 	},
 	"device": func(c *freeCase) { c.free(c.blocks...) },
 	"unmap": func(c *freeCase) {
@@ -178,7 +189,7 @@ func (c *freeCase) capture() {
 
 // refuse makes the driver refuse the frees, or the unmaps of those that it has passed.
 func (c *freeCase) refuse() {
-	c.refused = true
+	c.refused = !c.isolated || c.from != "uses"
 	switch {
 	case c.from == "unmap":
 		c.faults.FailEvery(drivertest.MemUnmap, driver.Unknown)
@@ -339,6 +350,7 @@ func (c *freeCase) end() {
 	c.oblige()
 	c.clear(&c.endCapture)
 	c.unlockStream()
+	c.clear(&c.complete)
 	c.finishLast()
 	if c.Async.State(c.blocks[0].ID) == core.Live {
 		c.free(c.blocks...)

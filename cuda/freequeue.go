@@ -16,19 +16,20 @@ import (
 //
 // What happens to a block, while whatever else it waits for lasts:
 //
-//	event                             launches  stream   capture  retry    device    unmap
-//	a launch finishes, not the last   launches  -        -        -        -         -
-//	the last launch finishes          device    -        -        -        -         -
-//	the last launch is aborted        device    -        -        -        -         -
-//	the last launch cannot be fenced  launches  -        -        -        -         -
-//	the stream's lock is free         launches  device   capture  retry    device    unmap
-//	the capture ends                  launches  stream   device   retry    device    unmap
-//	the driver obliges                launches  stream   capture  device   device    unmap
-//	the device passes the mark        launches  stream   capture  retry    released  unmap
-//	the unmap succeeds                launches  stream   capture  retry    device    released
-//	the stream is given up            launches  device   capture  retry    device    unmap
-//	Close                             launches  stream   capture  retry    device    unmap
-//	the device is lost                launches  stream   capture  retry    device    unmap
+//	event                             launches  stream    capture   uses      retry     device    unmap
+//	a launch finishes, not the last   launches  -         -         -         -         -         -
+//	the last launch finishes          device    -         -         -         -         -         -
+//	the last launch is aborted        device    -         -         -         -         -         -
+//	the last launch cannot be fenced  launches  -         -         -         -         -         -
+//	the stream's lock is free         launches  device    capture   uses      retry     device    unmap
+//	the capture ends                  launches  stream    device    uses      retry     device    unmap
+//	the driver obliges                launches  stream    capture   uses      device    device    unmap
+//	the device passes the mark        launches  stream    capture   uses      retry     released  unmap
+//	the device completes the uses     launches  stream    capture   device    retry     device    unmap
+//	the unmap succeeds                launches  stream    capture   uses      retry     device    released
+//	the stream is given up            launches  device    capture   uses      retry     device    unmap
+//	Close                             launches  stream    capture   uses      retry     device    unmap
+//	the device is lost                launches  stream    capture   uses      retry     device    unmap
 //
 // A dash: no launch is announced on a retired block, and none can be, so that none ends.
 // Nobody is told that a capture ends, the driver obliges, the device passes or an unmap
@@ -40,26 +41,29 @@ import (
 //
 // Who sees that what a block waited for is over:
 //
-//	look                         capture  retry   device    unmap
-//	a reap                       device   device  released  released
-//	a trim                       device   device  released  released
-//	allocations of the stream    capture  retry   released  unmap
-//	frees of the stream          capture  retry   released  unmap
-//	isolated allocations of it   capture  retry   released  released
+//	look                        capture   uses      retry     device    unmap
+//	a reap                      device    device    device    released  released
+//	a trim                      device    device    device    released  released
+//	allocations of the stream   capture   uses      retry     released  unmap
+//	frees of the stream         capture   uses      retry     released  unmap
+//	isolated allocations of it  capture   uses      retry     released  released
 //
 // Where allocations and frees find an isolated block completed, it waits for its unmap.
 //
 // What becomes of an attempt to queue a free, by what it waited for:
 //
-//	attempt                      launches  stream   capture  retry
-//	nothing in the way           device    device   device   device
-//	the stream captures          capture   capture  capture  capture
-//	the driver refuses           retry     live     retry    retry
-//	the stream is locked         retry     stream   capture  retry
-//	the stream is given up       device    device   -        device
+//	attempt                     launches  stream    capture   uses      retry
+//	nothing in the way          device    device    device    device    device
+//	the stream captures         capture   capture   capture   capture   capture
+//	the driver refuses          retry     live      retry     retry     retry
+//	the stream is locked        retry     stream    capture   uses      retry
+//	the stream is given up      device    device    -         device    device
+//
+// An attempt that meets uses on other streams which are not completed, and nothing else in the way,
+// leaves the block to wait for them.
 //
 // Where the memory gives at once (memory.giveAtOnce), a block that is not isolated is
-// released in the attempt that the table says moves it to device.
+// released in the attempt that the table says moves it to device, or by the look that sees its uses completed.
 //
 // Whoever ends a launch does not wait for a stream's lock, the others do. It is Deallocate
 // that attempts from waitsForStream, so it can refuse the free.
@@ -76,6 +80,10 @@ const (
 	// waitsForRetry: the driver's call failed, or the stream was busy and it was not
 	// for the caller to wait for it.
 	waitsForRetry
+	// waitsForUses: uses on other streams are not seen completed, and the stream is not ordered
+	// after them. The free is not queued; over the own pool it is, and whoever takes the memory
+	// waits for them.
+	waitsForUses
 	// waitsForDevice: the free is queued on the stream, and the device has not been
 	// seen to have completed it.
 	waitsForDevice
@@ -125,6 +133,7 @@ type freeQueue struct {
 
 	mu        sync.Mutex
 	parked    []parkedFree
+	parks     uint64
 	unmapping []pendingFree
 	// closed: the stream is forgotten, so that nobody would look here.
 	closed bool
@@ -136,10 +145,12 @@ type freeQueue struct {
 	waiting atomic.Int64
 }
 
-// parkedFree is a retired block whose free could not be queued, and why.
+// parkedFree is a retired block whose free could not be queued, and why. Its number counts those
+// that were parked with its stream.
 type parkedFree struct {
-	block *block
-	waits freeState
+	block  *block
+	waits  freeState
+	number uint64
 }
 
 // pendingFree is a free that is queued. Its number counts the frees of its stream. Its
@@ -171,7 +182,8 @@ func (q *freeQueue) park(b *block, waits freeState) bool {
 	if q.closed {
 		return false
 	}
-	q.parked = append(q.parked, parkedFree{b, waits})
+	q.parked = append(q.parked, parkedFree{b, waits, q.parks})
+	q.parks++
 	q.waiting.Add(1)
 	return true
 }
@@ -207,6 +219,18 @@ func (q *freeQueue) retry(queue func(*block) (freeState, error)) (first error) {
 	q.waiting.Add(int64(len(left) - len(tried)))
 	q.parked = append(left, q.parked[len(tried):]...) // others came meanwhile, none left
 	return first
+}
+
+// awaited returns whether frees that are parked now still wait for uses.
+func (q *freeQueue) awaited() func() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.parks
+	return func() bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return slices.ContainsFunc(q.parked, func(p parkedFree) bool { return p.number < now && p.waits == waitsForUses })
+	}
 }
 
 // enter takes in a free that is queued on the stream; the stream's lock must be held.
@@ -373,17 +397,17 @@ func (q *freeQueue) close() bool {
 // byte is both released and still lendable.
 type freeBytes struct {
 	queued, completed atomic.Uint64
-	// unmapped is the bytes of isolated blocks, which no later allocation can use in
-	// stream order. Outside they count as queued and completed at once, when the
-	// memory is back.
-	unmapped atomic.Uint64
+	// apart is the bytes of isolated blocks, which no later allocation can use in
+	// stream order, and over the own pool of blocks that other streams used. Outside they count
+	// as queued and completed at once, when they are released.
+	apart atomic.Uint64
 	// atOnce is the bytes that were released as they were freed. The stream's lock is held
 	// where they change.
 	atOnce atomic.Uint64
 }
 
 func (c *freeBytes) counters() core.FreeCounters {
-	both := c.unmapped.Load() + c.atOnce.Load()
+	both := c.apart.Load() + c.atOnce.Load()
 	completed := c.completed.Load() // first: queued must not be behind it
 	return core.FreeCounters{Queued: c.queued.Load() + both, Completed: completed + both}
 }
@@ -401,7 +425,7 @@ func (c *freeBytes) pending() uint64 {
 // noteReleased counts a block that is released.
 func (c *freeBytes) noteReleased(p *pendingFree) {
 	if p.block.isIsolated() {
-		c.unmapped.Add(p.block.core.Bytes)
+		c.apart.Add(p.block.core.Bytes)
 		return
 	}
 	c.completed.Add(p.bytes)

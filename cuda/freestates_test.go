@@ -56,6 +56,11 @@ var freeEvents = map[string]func(*freeCase){
 		c.in(c.from) // a look must see it
 		c.reap()
 	},
+	"the device completes the uses": func(c *freeCase) {
+		c.clear(&c.complete)
+		c.in(c.from)
+		c.reap()
+	},
 	"the unmap succeeds": func(c *freeCase) {
 		if c.from == "unmap" {
 			c.oblige()
@@ -114,6 +119,7 @@ func (c *freeCase) anew() {
 	c.blocks[0] = c.allocate(c.home)
 	c.sync(c.home)
 	c.launch(c.other, reads(c.blocks[0]))
+	c.sync(c.other)
 	c.holdHome()
 }
 
@@ -199,6 +205,8 @@ func TestWhoLooksSeesWhatTheTableSays(t *testing.T) {
 			c.clear(&c.endCapture)
 		case "device":
 			c.pass()
+		case "uses":
+			c.clear(&c.complete)
 		default:
 			c.oblige()
 		}
@@ -249,6 +257,7 @@ var freeAttempts = map[string]func(*freeCase){
 // goOn ends what parked blocks wait for.
 func (c *freeCase) goOn() {
 	c.clear(&c.endCapture)
+	c.clear(&c.complete)
 	if c.from == "retry" {
 		c.oblige()
 	}
@@ -263,6 +272,9 @@ func TestAnAttemptToQueueAFreeEndsAsTheTableSays(t *testing.T) {
 			return
 		}
 		obstruct(c)
+		if from == "uses" && name == "the driver refuses" && !c.refused {
+			cell = "device"
+		}
 		switch {
 		case from == "launches":
 			c.finishLast()

@@ -1,6 +1,9 @@
 package cuda
 
 import (
+	"cmp"
+	"math"
+
 	"github.com/fencepost-gpu/fencepost/cuda/internal/fit"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
@@ -14,9 +17,12 @@ import (
 //
 // A free range has a mark, a place on the lane's stream ([fence.Stream.Behind] at the
 // free): who comes after that place may have the range, and comes then after everything
-// that was enqueued on the stream before the free, declared or not. The free itself comes
-// after the block's uses on other streams. Where ranges merge the newer mark holds for both, so
-// that somebody may come after more than the older half demands.
+// that was enqueued on the stream before the free, declared or not. Where ranges merge the newer mark
+// holds for both, so that somebody may come after more than the older half demands.
+//
+// Memory of a block that other streams use is held behind those uses, its frontier, until they are
+// known to be completed or the lane's stream comes after them. Only a stream that waits for them may
+// have it before.
 //
 // A lane outlives its stream. When that was given up all its marks lie in front of the
 // final point, and its blocks are freed on the backstop, behind that point: the first such
@@ -49,8 +55,11 @@ type lane struct {
 type run struct {
 	ptr, bytes uint64
 	from       *lane
-	// after is the stream on which somebody must come after everything to use the run.
-	after *stream
+	// after is the stream on which somebody must come after mark to use the run, and
+	// behind are the uses on others that they must come after, with references.
+	after  *stream
+	mark   uint64
+	behind []fit.Behind
 }
 
 // take takes a block. The lane's stream is locked.
@@ -69,11 +78,20 @@ func (l *lane) takeLocked(bytes uint64) (uint64, bool) {
 }
 
 // give makes a block free behind everything on s, whose lock is held: the lane's stream,
-// or the backstop, if the lane's stream was given up.
-func (l *lane) give(s *stream, ptr, bytes uint64) bool {
+// or the backstop, if the lane's stream was given up. With a frontier it is held.
+func (l *lane) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.giveLocked(s, ptr, bytes)
+	if behind == nil {
+		return l.giveLocked(s, ptr, bytes)
+	}
+	l.newest = s.Behind()
+	ok := l.fit.Hold(ptr, l.newest, behind)
+	if ok {
+		behind.Retain()
+		l.used -= bytes
+	}
+	return ok
 }
 
 func (l *lane) giveLocked(s *stream, ptr, bytes uint64) bool {
@@ -116,7 +134,75 @@ func (l *lane) cutLocked(bytes uint64, may func(mark uint64) bool) (run, bool) {
 func (l *lane) putBack(r run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(r.behind) > 0 {
+		l.fit.AddHeld(r.ptr, r.bytes, l.newest, fence.JoinFrontiers(frontiersOf(r.behind)))
+		return
+	}
 	l.fit.Add(r.ptr, r.bytes, l.newest)
+}
+
+func frontiersOf(behind []fit.Behind) func(func(*fence.Frontier) bool) {
+	return func(yield func(*fence.Frontier) bool) {
+		for _, b := range behind {
+			if !yield(b.(*fence.Frontier)) {
+				return
+			}
+		}
+	}
+}
+
+func releaseAll(behind []fit.Behind) {
+	for f := range frontiersOf(behind) {
+		f.Release()
+	}
+}
+
+// held are what the held ranges that touch [from, to) are behind, with references.
+func (l *lane) held(from, to uint64) (behind []fit.Behind) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for h := range l.fit.Held {
+		if h.Ptr < to && from < h.Ptr+h.Bytes {
+			h.Behind.Retain()
+			behind = append(behind, h.Behind)
+		}
+	}
+	return behind
+}
+
+// settle makes the held ranges free that ready yields true for, behind mark, too. It is called with the
+// lane locked.
+func (l *lane) settle(mark uint64, ready func(ptr, bytes uint64, behind *fence.Frontier) bool) {
+	l.mu.Lock()
+	l.newest = max(l.newest, mark)
+	gone := l.fit.Settle(mark, func(h fit.Held) bool { return ready(h.Ptr, h.Bytes, h.Behind.(*fence.Frontier)) })
+	l.mu.Unlock()
+	releaseAll(gone) // the last reference on an event of a stream that is gone has the driver destroy it
+}
+
+// settleCompleted settles what the host knows to be completed.
+func (l *lane) settleCompleted() {
+	l.settle(0, func(_, _ uint64, behind *fence.Frontier) bool { return behind.IsCompleted() })
+}
+
+// lookAtHeld asks the device what of the frontiers it has completed, and settles that.
+func (l *lane) lookAtHeld() (first error) {
+	behind := l.held(0, math.MaxUint64)
+	var look fence.Look
+	for f := range frontiersOf(behind) {
+		_, err := look.IsCompleted(f)
+		first = cmp.Or(first, err)
+	}
+	releaseAll(behind)
+	l.settleCompleted()
+	return first
+}
+
+// hasHeld reports whether ranges are held.
+func (l *lane) hasHeld() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fit.Holds()
 }
 
 // add makes pages free on the lane, behind mark.
@@ -193,10 +279,10 @@ func (l *lane) turn() uint64 {
 	return unneeded - min(unneeded, l.fragmented())
 }
 
-// fragmented is what of the free bytes is no whole page; the lane is locked.
+// fragmented is what of the free and held bytes is no whole page; the lane is locked.
 func (l *lane) fragmented() uint64 {
 	free, _ := l.fit.Bytes()
-	l.fit.Pages(func(_, bytes, _ uint64) bool {
+	l.fit.Rows(func(_, bytes, _ uint64, _ bool) bool {
 		free -= bytes
 		return true
 	})
@@ -247,6 +333,11 @@ func (l *lane) behindAll() (*stream, uint64) {
 // behind the mark, if there is none, and asks for that. While the stream captures nobody can
 // know. lanes.moving is held. Errors are the driver's.
 func (l *lane) look() error {
+	if l.hasHeld() {
+		if err := l.lookAtHeld(); err != nil {
+			return err
+		}
+	}
 	if l.isCompleted() {
 		return nil
 	}

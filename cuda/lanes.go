@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/fit"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/pages"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // lanes is memory of pages that the runtime maps itself and shares out among the lanes of
@@ -24,7 +25,8 @@ import (
 //
 //  1. Takeover: another lane has free pages that the stream comes after already.
 //  2. Steal: other lanes, one or several, have free pages in a row; a point is recorded behind
-//     everything on the stream of each, and the stream waits for that.
+//     everything on the stream of each, and the stream waits for that. Before held memory,
+//     its own too, it waits for what that is behind.
 //  3. Remap: the device is asked how far every stream has come. Free pages that it has come
 //     to get other addresses, where free memory of the stream lacks the fewest pages.
 //  4. Grow: what those pages are too few for is more memory from the device. If that has too
@@ -127,12 +129,16 @@ func (m *lanes) tellBegin(s *stream, ptr, bytes uint64) {
 	}
 }
 
-func (m *lanes) give(s *stream, ptr, bytes uint64) error {
+func (m *lanes) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error {
 	if m.oracle != nil {
-		m.oracle.BlockEnds(ptr, s.Handle())
+		var events []driver.Event
+		if behind != nil {
+			events = slices.Collect(behind.Events)
+		}
+		m.oracle.BlockEnds(ptr, s.Handle(), events...)
 	}
 	if at := (ptr - m.base) / m.page; at < uint64(len(m.owners)) {
-		if l := m.owners[at].Load(); l != nil && l.give(s, ptr, bytes) {
+		if l := m.owners[at].Load(); l != nil && l.give(s, ptr, bytes, behind) {
 			return nil
 		}
 	}
@@ -210,7 +216,7 @@ func (m *lanes) given() (completed func() bool) {
 
 // due is true while the device is not known to have come to all that is free.
 func (m *lanes) due() bool {
-	return slices.ContainsFunc(*m.all.Load(), func(l *lane) bool { return !l.isCompleted() })
+	return slices.ContainsFunc(*m.all.Load(), func(l *lane) bool { return !l.isCompleted() || l.hasHeld() })
 }
 
 // used is the size of all blocks, as they were asked for.
@@ -413,8 +419,11 @@ func (m *lanes) count(f func(moves *core.OwnPoolStats)) {
 func (m *lanes) close() error {
 	m.moving.Lock()
 	defer m.moving.Unlock()
-	if !m.closed {
-		_ = m.look()
+	for _, l := range *m.all.Load() {
+		if !m.closed {
+			_ = l.look()
+		}
+		l.settleCompleted()
 	}
 	if err := m.unmapUnused(0); err != nil {
 		return err

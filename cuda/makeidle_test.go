@@ -18,7 +18,7 @@ import (
 func TestAStreamIsIdleWhenWhatFreesQueuedThereIsDone(t *testing.T) {
 	for name, isolated := range map[string]bool{"isolated": true, "failed": false} {
 		t.Run(name, func(t *testing.T) {
-			b, slow := newSlowBench(t)
+			b, slow := newSlowBench(t, deviceOrdered)
 			s := b.leases(2)
 			var block core.Block
 			if isolated {

@@ -9,7 +9,9 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/fit"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/pages"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // growth is how many pages the pool grows by, if it may: so that the small blocks of a
@@ -28,8 +30,9 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 	if s.IsGivenUp() {
 		return nil // its lane may be forgotten: the allocation is refused for that
 	}
+	m.settleOwn(s)
 	if s.lane.hasRoom(bytes) {
-		return nil // another allocation made it for the same stream
+		return nil // another allocation made it for the same stream, or it is held no more
 	}
 	if _, found, err := m.join(s, bytes, false); found || err != nil {
 		return err
@@ -43,6 +46,14 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 		}
 	}
 	return m.explain(bytes, err)
+}
+
+// settleOwn makes free what the stream holds and comes after already.
+func (m *lanes) settleOwn(s *stream) {
+	s.lane.settleCompleted()
+	s.Lock()
+	defer s.Unlock()
+	s.lane.settle(s.Behind(), func(_, _ uint64, behind *fence.Frontier) bool { return behind.IsBefore(&s.Stream) })
 }
 
 // growBeside maps less than moveOrGrow: what is missing beside pages that s waits for. It
@@ -101,8 +112,12 @@ func (m *lanes) parts(s *stream, from []*lane, holes, wait bool) (parts []pages.
 	s.Lock()
 	defer s.Unlock()
 	for i, l := range from {
-		if l != nil && l != s.lane {
+		switch {
+		case l == nil:
+		case l != s.lane:
 			parts = l.appendPages(parts, pages.Part{From: i}, s, wait)
+		case wait:
+			parts = l.appendHeld(parts, i)
 		}
 	}
 	return s.lane.insertOwn(parts)
@@ -113,16 +128,37 @@ func (l *lane) appendPages(parts []pages.Part, part pages.Part, s *stream, wait 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	covered := l.covered(s)
-	l.fit.Pages(func(ptr, bytes, mark uint64) bool {
+	add := func(ptr, bytes, mark uint64, held bool) bool {
 		part.Ptr, part.Bytes, part.Kind = ptr, bytes, pages.Covered
-		if !covered(mark) {
+		if held || !covered(mark) {
 			part.Kind = pages.Waited
 		}
 		if wait || part.Kind == pages.Covered {
 			parts = append(parts, part)
 		}
 		return true
-	})
+	}
+	if wait {
+		l.fit.Rows(add)
+	} else {
+		l.fit.Pages(func(ptr, bytes, mark uint64) bool { return add(ptr, bytes, mark, false) })
+	}
+	return parts
+}
+
+// appendHeld appends what the lane holds, and what is free beside that, for its own stream.
+func (l *lane) appendHeld(parts []pages.Part, from int) []pages.Part {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for h := range l.fit.Held {
+		parts = append(parts, pages.Part{Ptr: h.Ptr, Bytes: h.Bytes, Kind: pages.Held, From: from})
+		if h.Below > 0 {
+			parts = append(parts, pages.Part{Ptr: h.Ptr - h.Below, Bytes: h.Below})
+		}
+		if h.Above > 0 {
+			parts = append(parts, pages.Part{Ptr: h.Ptr + h.Bytes, Bytes: h.Above})
+		}
+	}
 	return parts
 }
 
@@ -152,6 +188,8 @@ func (m *lanes) takeParts(s *stream, from []*lane, r pages.Row) (refused int, er
 			given = m.takeOver(s, from[p.From], p)
 		case pages.Waited:
 			given, err = m.steal(s, from[p.From], p)
+		case pages.Held:
+			given, err = m.await(s, p)
 		}
 		if !given || err != nil {
 			return p.From, err
@@ -176,46 +214,85 @@ func (m *lanes) takeOver(s *stream, l *lane, p pages.Part) bool {
 	return ok
 }
 
-// steal takes pages that s then waits for.
-func (m *lanes) steal(s *stream, l *lane, p pages.Part) (bool, error) {
-	r, ok := l.cutAt(p.Ptr, p.Bytes, nil)
-	if !ok {
-		return false, nil
-	}
-	stolen, err := m.stealRun(s, r)
-	if !stolen {
-		m.putBack(r)
-	}
-	return stolen, err
-}
-
-// stealRun makes s wait for everything on the stream that the run was freed on. It does not
-// if either of them captures.
-func (m *lanes) stealRun(s *stream, r run) (bool, error) {
-	start := time.Now()
-	r.after.Lock()
-	behind, err := r.after.FinalOrRecord(core.DefaultStream)
-	r.after.Unlock()
-	if err != nil {
-		return false, unlessCapturing(err)
-	}
-	defer behind.Release()
+// await makes s wait for what its own memory is held behind.
+func (m *lanes) await(s *stream, p pages.Part) (bool, error) {
 	s.Lock()
 	defer s.Unlock()
 	if s.IsGivenUp() || s.Uncaptured() != nil {
 		return false, nil // the allocation will be refused for that
 	}
-	waited, err := s.ComeAfter(behind)
-	if err != nil {
+	behind := s.lane.held(p.Ptr, p.End())
+	defer releaseAll(behind)
+	if err := s.comeAfter(nil, behind); err != nil {
 		return false, err
 	}
-	if waited {
-		s.Counts().Waits.Add(1)
+	s.lane.settle(s.Behind(), func(ptr, bytes uint64, _ *fence.Frontier) bool { return ptr < p.End() && p.Ptr < ptr+bytes })
+	return true, nil
+}
+
+// comeAfter makes what is enqueued on s from now on come after a point, if it is not nil, and what memory is
+// held behind. s is locked.
+func (s *stream) comeAfter(p *fence.Point, behind []fit.Behind) error {
+	plan := plans.Get().(*fence.Plan)
+	defer recyclePlan(plan)
+	if p != nil {
+		plan.AddFinal(&s.Stream, p)
+	}
+	for f := range frontiersOf(behind) {
+		f.AddTo(plan, &s.Stream)
+	}
+	return plan.QueueFree(&s.Stream)
+}
+
+// steal takes pages that s then waits for.
+func (m *lanes) steal(s *stream, l *lane, p pages.Part) (bool, error) {
+	r, ok := l.cutRow(p.Ptr, p.Bytes)
+	if !ok {
+		return false, nil
+	}
+	stolen, err := m.stealRun(s, r)
+	if stolen {
+		releaseAll(r.behind)
+	} else {
+		m.putBack(r)
+	}
+	return stolen, err
+}
+
+// stealRun makes s wait for everything on the stream that the run was freed on, if it does not come after
+// the run's mark, and for what the run was held behind. It does not if either of them captures.
+func (m *lanes) stealRun(s *stream, r run) (bool, error) {
+	start := time.Now()
+	var behind *fence.Point
+	if !r.isBefore(s) {
+		r.after.Lock()
+		p, err := r.after.FinalOrRecord(core.DefaultStream)
+		r.after.Unlock()
+		if err != nil {
+			return false, unlessCapturing(err)
+		}
+		defer p.Release()
+		behind = p
+	}
+	s.Lock()
+	defer s.Unlock()
+	if s.IsGivenUp() || s.Uncaptured() != nil {
+		return false, nil // the allocation will be refused for that
+	}
+	if err := s.comeAfter(behind, r.behind); err != nil {
+		return false, err
 	}
 	m.own(r, s.lane)
 	s.lane.add(r, s.Behind())
 	m.count(func(moves *core.OwnPoolStats) { moves.Steals.Note(r.bytes, time.Since(start)) })
 	return true, nil
+}
+
+// isBefore reports whether s comes after the mark of a run.
+func (r run) isBefore(s *stream) bool {
+	s.Lock()
+	defer s.Unlock()
+	return s.Covers(&r.after.Stream, r.mark)
 }
 
 // putBack undoes a cut.
@@ -230,6 +307,15 @@ func (l *lane) cutAt(ptr, bytes uint64, may func(mark uint64) bool) (run, bool) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return run{ptr: ptr, bytes: bytes, from: l, after: l.stream}, l.fit.CutAt(ptr, bytes, may)
+}
+
+// cutRow is cutAt for pages that a stream will wait for, and that may be held.
+func (l *lane) cutRow(ptr, bytes uint64) (r run, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r = run{ptr: ptr, bytes: bytes, from: l, after: l.stream}
+	r.behind, r.mark, ok = l.fit.CutRow(ptr, bytes)
+	return r, ok
 }
 
 // moveOrGrow maps spare pages where free memory of s lacks the fewest, and takes from the

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // memory is where the blocks of a tracker come from, all but the isolated ones. The
@@ -29,15 +30,17 @@ import (
 //     stream's lock: after nil the tracker tries again, for others may have been quicker, and
 //     otherwise it returns what makeRoom said.
 //   - What give is passed may be used by work that is ordered behind what was enqueued on
-//     that stream before. A take on the same stream must be able to use what was given there
+//     that stream before, and behind a frontier, if it is passed one: that is a memory's that
+//     gives at once. A take on the same stream must be able to use what was given there
 //     before, even if the device has not come to it: budgets lend it.
 //   - give is passed the address and the size with which the memory was taken, once, and not
 //     always on the stream on which it was taken. After an error it is still taken, and the
 //     tracker tries again.
 //
 // Where giveAtOnce is true, whatever is given may be taken on any stream at once, behind waits
-// that the memory queues itself. So its block is released with it, and nobody looks whether the
-// device has come to its free. Otherwise it is released when that is seen.
+// that the memory queues itself on the stream that takes. So its block is released with it, and nobody
+// looks whether the device has come to its free; with a frontier it is released when that is seen
+// completed. Otherwise it is given when its frontier is seen completed, and released when its free is.
 //
 // makeRoom, reap, trim, trimIdle and close may wait for the driver, and no lock is held over them.
 // Close comes last: the tracker lets the others end before, and calls none of them but give
@@ -45,7 +48,7 @@ import (
 // the tracker's calls close again, for what was given since.
 type memory interface {
 	take(s *stream, bytes uint64) (ptr uint64, err error)
-	give(s *stream, ptr, bytes uint64) error
+	give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error
 	makeRoom(s *stream, bytes uint64, err error) error
 	giveAtOnce() bool
 	// given is what a drain waits for besides the frees that are pending: completed reports
@@ -199,7 +202,7 @@ func (p *driverPool) take(s *stream, bytes uint64) (uint64, error) {
 	return ptr, err
 }
 
-func (p *driverPool) give(s *stream, ptr, _ uint64) error {
+func (p *driverPool) give(s *stream, ptr, _ uint64, _ *fence.Frontier) error {
 	return p.drv.MemFreeAsync(ptr, s.Handle())
 }
 

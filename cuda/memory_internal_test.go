@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // ledgerMemory is memory that exists in a ledger only, on top of that of a resource. It
@@ -56,7 +57,7 @@ func (m *ledgerMemory) take(s *stream, bytes uint64) (uint64, error) {
 	return m.next, nil
 }
 
-func (m *ledgerMemory) give(s *stream, ptr, bytes uint64) error {
+func (m *ledgerMemory) give(s *stream, ptr, bytes uint64, _ *fence.Frontier) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if was, ok := m.taken[ptr]; !ok || was != bytes {

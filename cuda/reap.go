@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -301,6 +302,9 @@ func (r *tracker) Drain(ctx context.Context) error {
 	if err := r.awaitCaptures(ctx); err != nil {
 		return cmp.Or(first, errors.Join(err, r.captures()))
 	}
+	if err := r.awaitUses(ctx); err != nil {
+		return cmp.Or(first, err)
+	}
 	for _, s := range r.streams.table.streams() {
 		targets = append(targets, target{&s.frees, s.frees.entered.Load()})
 	}
@@ -323,6 +327,21 @@ func (r *tracker) Drain(ctx context.Context) error {
 		err = errors.Join(err, r.captures())
 	}
 	return cmp.Or(err, first)
+}
+
+// awaitUses waits until no free that is parked now waits for uses on other streams.
+func (r *tracker) awaitUses(ctx context.Context) error {
+	var left []func() bool
+	for _, s := range r.streams.table.streams() {
+		left = append(left, s.frees.awaited())
+	}
+	return deadline.Poll(ctx, func() (bool, error) {
+		left = slices.DeleteFunc(left, func(awaited func() bool) bool { return !awaited() })
+		if len(left) == 0 {
+			return true, nil
+		}
+		return false, r.retryParked()
+	})
 }
 
 // startReaper looks at queued frees from time to time, so that a service that

@@ -105,7 +105,7 @@ func TestEmptyRecorderCommitWithoutPreflightIsOK(t *testing.T) {
 }
 
 func TestNoteAfterPreflightIsRejected(t *testing.T) {
-	b := newBench(t)
+	b := newBench(t, deviceOrdered)
 	s := b.leases(2)
 	early, late := b.owned(s[0]), b.owned(s[0])
 	rec := core.NewStrictRecorder(s[1].ID())

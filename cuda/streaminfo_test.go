@@ -30,6 +30,7 @@ func TestStreamsSayWhoHasThemAndWhatTheyAreOrderedAfter(t *testing.T) {
 	b.enqueue(x, writes(block))
 	must(t, b.Runtime.FinishUse(ctx, ticket))
 	b.launch(y, reads(block))
+	b.sync(y)
 
 	writer, reader := b.inspect(x), b.inspect(y)
 	equal(t, "tag", writer.Lease.Tag, "writer")

@@ -84,6 +84,7 @@ func (b *bench) retiredUnderALaunch(home, other *cuda.Lease) func() error {
 	ticket := b.prepare(other, writes(block))
 	b.enqueue(other, writes(block))
 	b.free(block)
+	must(b, b.Sim.StreamSynchronize(other.Handle()))
 	return func() error { return b.Runtime.FinishUse(ctx, ticket) }
 }
 

@@ -9,9 +9,10 @@ type Oracle interface {
 	// BlockBegins tells that the bytes at ptr, which are mapped, are a block of a runtime from
 	// now on, in the order of s: what is enqueued later may use it.
 	BlockBegins(ptr, bytes uint64, s Stream)
-	// BlockEnds tells that the life of the block at ptr ends here in the order of s: what
-	// was enqueued before is the last that may use it.
-	BlockEnds(ptr uint64, s Stream)
+	// BlockEnds tells that the life of the block at ptr ends here in the order of s, and where
+	// the events are recorded now: what was enqueued before is the last that may use it. Of a block
+	// that the driver allocated it is told if the driver hears of the free later.
+	BlockEnds(ptr uint64, s Stream, behind ...Event)
 	// BlockIsTracked tells whether the block at ptr is one of a runtime whose uses launches must
 	// declare, from now on. One that the driver allocated or mapped is none until that is told,
 	// and one whose owner has given it back, while a guard keeps it, is none any more.

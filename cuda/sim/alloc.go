@@ -87,8 +87,10 @@ func (h *heap) bury(d *Device, n *node, free stamp, s *stream) {
 	if s != nil {
 		by = s.handle
 	}
-	d.retire(n.blk, free, by)
-	h.history.add(n.blk, d.indirect.Load() == 0)
+	if !n.blk.freed { // or its end was told before
+		d.retire(n.blk, free, by)
+		h.history.add(n.blk, d.indirect.Load() == 0)
+	}
 	n.pool.release(n, s, free.seq)
 }
 

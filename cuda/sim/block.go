@@ -33,7 +33,9 @@ type block struct {
 	freed  bool // a free is queued: free is its clock
 	free   stamp
 	freeBy driver.Stream
-	own    [1]shadow
+	// uses are the ends of those that the next block there must come after, beside the free.
+	uses []stamp
+	own  [1]shadow
 	// stripes are those of a mapping, which is striped, in place of own; made when
 	// it is touched.
 	stripes []shadow

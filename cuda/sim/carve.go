@@ -57,18 +57,26 @@ func (d *Device) BlockBegins(ptr, bytes uint64, s driver.Stream) {
 	}
 }
 
-// BlockEnds tells that the block that was taken at ptr ends here in the order of s.
-func (d *Device) BlockEnds(ptr uint64, s driver.Stream) {
+// BlockEnds tells that the block at ptr, cut out by the program or allocated by the driver, ends here in the
+// order of s, and behind some events. The driver is told of the free of its own later.
+func (d *Device) BlockEnds(ptr uint64, s driver.Stream, behind ...driver.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := d.mapped.Load()
-	if h == nil || d.isDead() {
+	if d.isDead() {
 		return
 	}
+	h := d.heapOf(ptr)
 	h.Lock()
 	defer h.Unlock()
 	if b := h.blockAt(ptr); b != nil && b.ptr == ptr && b.in == nil {
-		d.retire(b, d.told(s), s)
+		end := d.told(s)
+		for _, handle := range behind {
+			if e := d.events.get(handle); e != nil {
+				b.uses = append(b.uses, e.clock)
+				end.past = end.past.clone().join(e.clock)
+			}
+		}
+		d.retire(b, end, s)
 		h.history.add(b, d.indirect.Load() == 0)
 	}
 }
@@ -93,7 +101,7 @@ func (d *Device) judgeReuse(old *block, by stamp, party Party) {
 	switch {
 	case !old.freed:
 		d.report(FreeRace, old, party, old.allocParty())
-	case !by.after(old.free.slot, old.free.seq):
+	case !by.after(old.free.slot, old.free.seq) || slices.ContainsFunc(old.uses, func(end stamp) bool { return !by.after(end.slot, end.seq) }):
 		d.report(FreeRace, old, party, old.freeParty())
 	}
 }

@@ -104,7 +104,7 @@ func (h *heap) meant(addr uint64) (*block, uint64) {
 		return nil, roundUp(addr+1, Granule)
 	case n.isCarved():
 		return n.meant(addr)
-	case n.free || addr >= n.blk.end():
+	case n.free || n.blk.in == nil && n.blk.freed || addr >= n.blk.end():
 		return nil, n.end()
 	}
 	return n.blk, n.blk.end()

@@ -28,6 +28,7 @@ type EngineRunner struct {
 	// launches are by operation.
 	launches []engineLaunch
 	behind   fence.Plan // of the free or the recorded use that is under way
+	held     []*fence.Frontier
 }
 
 // engineBlock is what a resource keeps of one.
@@ -82,6 +83,10 @@ func (r *EngineRunner) CheckAll(p program.Program, goroutines int, total *Total)
 
 // Check runs a program under a schedule, and frees what it leaves.
 func (r *EngineRunner) Check(p program.Program, steps Schedule) error {
+	for _, f := range r.held {
+		f.Release()
+	}
+	r.held = r.held[:0]
 	r.planner.Reset()
 	r.device.Reset()
 	r.live = 0
@@ -308,23 +313,28 @@ func (r *EngineRunner) free(block uint8, s Step, must *Outcome) error {
 func (r *EngineRunner) freeNow(b *engineBlock, at uint8, step Step) error {
 	s := r.streams[b.home]
 	b.waits = false
+	var held *fence.Frontier
 	if !b.history.UsedOnlyOn(s) {
 		b.history.PlanFree(s, &r.behind)
 		s.Lock()
-		err := r.behind.QueueFree(s)
+		held = r.behind.Frontier(s)
 		s.Unlock()
 		r.behind.Drop()
-		if err != nil {
-			return err
-		}
 	}
 	b.history.Release()
+	if held != nil { // no stream waits for it
+		r.held = append(r.held, held)
+		return nil
+	}
 	r.device.Put(oracle.Node{Kind: oracle.Free, Stream: b.home, Op: int16(step.Op), Block: at})
 	return nil
 }
 
 // Close looks whether every event comes back.
 func (r *EngineRunner) Close() error {
+	for _, f := range r.held {
+		f.Release()
+	}
 	for _, s := range r.streams {
 		s.Lock()
 		err := s.CloseEvents()

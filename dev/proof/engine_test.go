@@ -107,7 +107,7 @@ func TestAWaitThatIsNotMadeIsNoticed(t *testing.T) {
 		})
 		return !t.Failed()
 	})
-	if lost < 400 {
+	if lost < 250 {
 		t.Errorf("%d waits were dropped", lost)
 	}
 }

@@ -1,6 +1,8 @@
 package proof
 
 import (
+	"slices"
+
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
@@ -15,7 +17,15 @@ type Planner struct {
 	home     [program.MaxBlocks]uint8 // by block, the stream of its allocation
 	givenUp  uint64
 	retired  program.Set // blocks that were freed while launches over them are open
+	held     []heldFree
 	outcome  Outcome
+}
+
+// heldFree is the free of a block that the host keeps until it has seen some nodes done.
+type heldFree struct {
+	block uint8
+	op    int16
+	until []int32
 }
 
 // Outcome is what a step must lead to, beside what it puts on the streams.
@@ -26,6 +36,8 @@ type Outcome struct {
 	Needs []oracle.Need
 	// Users are the operations of the open launches that a free has to wait for.
 	Users []int16
+	// Held are the operations that must be seen completed before a free goes on.
+	Held []int16
 }
 
 // NewPlanner returns a planner of so many streams.
@@ -34,12 +46,13 @@ func NewPlanner(streams int) *Planner { return &Planner{Plan: oracle.NewPlan(str
 // Reset makes the history empty.
 func (p *Planner) Reset() {
 	p.Plan.Reset()
-	p.retired, p.givenUp = 0, 0
+	p.retired, p.givenUp, p.held = 0, 0, p.held[:0]
 }
 
 // Take takes one step of an operation. The outcome is valid until the next.
 func (p *Planner) Take(o program.Op, s Step) *Outcome {
 	p.outcome.Holder, p.outcome.Needs, p.outcome.Users = -1, p.outcome.Needs[:0], nil
+	p.outcome.Held = nil
 	op := int16(s.Op)
 	switch o.Kind {
 	case program.Alloc:
@@ -52,10 +65,12 @@ func (p *Planner) Take(o program.Op, s Step) *Outcome {
 		p.learn(o.Stream)
 	case program.Reap:
 		p.learn(o.Stream)
+		p.freeHeld()
 	case program.GiveUp:
 		p.Last(oracle.Node{Stream: o.Stream, Op: op})
 		p.givenUp |= 1 << o.Stream
 	case program.Peek: // what was done before is learned already
+		p.freeHeld()
 	default:
 		p.use(o, s, node(oracle.Work, o, s.Op, o.Stream))
 	}
@@ -114,5 +129,30 @@ func (p *Planner) free(block uint8, op int16) {
 	if p.givenUp>>stream&1 != 0 {
 		stream = p.Backstop
 	}
-	p.outcome.Needs = append(p.outcome.Needs, p.Free(oracle.Node{Stream: stream, Op: op, Block: block, Cells: 1 << block})...)
+	needs, freed := p.Free(oracle.Node{Stream: stream, Op: op, Block: block, Cells: 1 << block}, p.DeviceOrder || stream != p.home[block])
+	if freed {
+		p.outcome.Needs = append(p.outcome.Needs, needs...)
+		return
+	}
+	h := heldFree{block: block, op: op}
+	for _, d := range needs {
+		if d.By == oracle.ByWait {
+			h.until = append(h.until, d.First)
+			p.outcome.Held = append(p.outcome.Held, p.Nodes()[d.First].Op)
+		}
+	}
+	p.held = append(p.held, h)
+}
+
+// freeHeld goes on with the frees that waited for what the host has seen done.
+func (p *Planner) freeHeld() {
+	held := p.held
+	p.held = nil
+	for _, h := range held {
+		if slices.ContainsFunc(h.until, func(node int32) bool { return !p.IsKnown(node) }) {
+			p.held = append(p.held, h)
+		} else {
+			p.free(h.block, h.op)
+		}
+	}
 }

@@ -67,8 +67,8 @@ func (h *hosted) allocated(b *core.Block, stream uint8) error {
 }
 
 // endStep puts the frees into the history that a step has queued, and looks whether the
-// listeners were told of a block too early: before its free was queued. Whoever gets the memory
-// then comes behind that, which the history is judged for.
+// listeners were told of a block too early: before its free was queued, or while another stream uses
+// it. Whoever gets the memory comes behind both, which the history is judged for.
 func (h *hosted) endStep() error {
 	var open program.Set
 	for _, o := range h.open {
@@ -82,7 +82,7 @@ func (h *hosted) endStep() error {
 	}
 	h.retired &= open
 	for _, b := range h.told {
-		if h.retired.Has(b) {
+		if h.retired.Has(b) || h.device.InUse(b) {
 			return fmt.Errorf("%w: block %d", ErrEarly, b)
 		}
 	}

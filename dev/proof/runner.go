@@ -25,7 +25,7 @@ var (
 	// ErrAnswer: a call was refused that must not be, or was not that must be.
 	ErrAnswer = errors.New("a call was answered wrongly")
 	// ErrEarly: the listeners were told of a block too early.
-	ErrEarly = errors.New("a block is called reusable before the device has executed its free, or, where blocks are released in order, before that is queued")
+	ErrEarly = errors.New("a block is called reusable before the device has executed its free, or, where blocks are released in order, before that is queued or a use elsewhere is done")
 	// ErrTorn: a block was unmapped under the device's hands.
 	ErrTorn = errors.New("a block is unmapped before the device has done what uses it")
 	// ErrLeft means that the pool has pages that nobody uses and that it does not give back.
@@ -111,6 +111,9 @@ func NewRunner(cfg Config) (*Runner, error) {
 		r.gate = r.device
 	}
 	r.device.Forgetful, r.device.Hosted = cfg.DeviceOrder, cfg.Over.IsOwnPool()
+	if cfg.DeviceOrder {
+		r.device.History.FreesWait = true
+	}
 	var err error
 	if r.Streams, err = cuda.NewStreamPool(r.gate, cuda.StreamPoolConfig{Max: max(cfg.Streams, cuda.DefaultMaxStreams), DeviceOrder: cfg.DeviceOrder}); err != nil {
 		return nil, err

@@ -32,13 +32,3 @@ func (s *Stream) HasCompleted(place uint64) bool {
 	}
 	return s.Completed() >= place
 }
-
-// ComeAfter makes what is enqueued on s from now on come after p, with a wait if that is
-// needed, and reports whether it was. s must be locked; p is recorded or synthetic. Errors
-// are the driver's.
-func (s *Stream) ComeAfter(p *Point) (waited bool, err error) {
-	if p.stream == s || p.needsNoWait() || s.clock.covers(p.stream.slot, p.seq) {
-		return false, nil
-	}
-	return true, s.wait(p)
-}

@@ -67,6 +67,9 @@ func (s *Stream) Handle() driver.Stream { return s.handle }
 // Slot is the stream's number in the order, which another may have when it is gone.
 func (s *Stream) Slot() int { return s.slot }
 
+// DeviceOrder reports whether what the host sees completed orders nothing, see [NewOrder].
+func (s *Stream) DeviceOrder() bool { return s.order.deviceOrder }
+
 // Counts are what the stream's launches came to.
 func (s *Stream) Counts() *Counts { return s.counts }
 

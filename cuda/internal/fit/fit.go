@@ -35,11 +35,13 @@ type Fit struct {
 	page    uint64
 	free    uint64
 	used    uint64
+	held    uint64
 	lowest  uint64 // see TurnLowest
 	ranges  classes
 	blocks  table
 	edges   map[uint64]*record // where runs begin and end
 	records store
+	holds   []hold
 }
 
 // New is a fit without memory, for pages of so many bytes: a multiple of [core.DefaultAlign].
@@ -166,16 +168,19 @@ func (f *Fit) Pages(yield func(ptr, n, mark uint64) bool) {
 	})
 }
 
-// Mark gives all that is free another mark.
+// Mark gives all that is free or held another mark.
 func (f *Fit) Mark(mark uint64) {
+	for _, h := range f.holds {
+		h.mark = mark
+	}
 	f.ranges.each(unit, func(r *record) bool {
 		r.mark = mark
 		return true
 	})
 }
 
-// Bytes is how much memory is free, and how much is taken.
-func (f *Fit) Bytes() (free, used uint64) { return f.free, f.used }
+// Bytes is how much memory is free or held, and how much is taken.
+func (f *Fit) Bytes() (free, used uint64) { return f.free + f.held, f.used }
 
 // Lowest is the least that was free at any time since TurnLowest was called, without what was
 // cut out or added since.

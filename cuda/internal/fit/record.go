@@ -8,11 +8,14 @@ type record struct {
 	below, above *record // neighbours by address
 	prev         *record
 	next         *record // of the class if it is free, of the chain in the table if it is a block
-	free         bool
+	free, held   bool
 }
 
 func (r *record) end() uint64 { return r.ptr + r.bytes }
 func (r *record) edge() bool  { return r.bytes == 0 }
+
+// open reports whether it is a range that is free, or held.
+func (r *record) open() bool { return r.free || r.held }
 
 // join makes neighbours of two records.
 func join(lo, hi *record) { lo.above, hi.below = hi, lo }

@@ -10,15 +10,17 @@ import (
 type Kind uint8
 
 // Kinds of parts: free memory of the stream that asks, which may end within a page; free pages of
-// another stream, that can be had without a wait, or behind one; and a place where no page is.
+// another stream, that can be had without a wait, or behind one; memory of its own that it must wait for;
+// and a place where no page is.
 const (
 	Own Kind = iota
 	Covered
 	Waited
+	Held
 	Hole
 )
 
-// Part is addresses in a row of one kind. But for Own they are whole pages.
+// Part is addresses in a row of one kind. But for Own and Held they are whole pages.
 type Part struct {
 	Ptr, Bytes uint64
 	Kind       Kind
@@ -99,13 +101,13 @@ func extend(r Row, parts iter.Seq[Part], bytes, page uint64, piece func(Part, ui
 			return r, c, false
 		}
 		n := min(p.Bytes, bytes)
-		if p.Kind != Own {
+		if p.Kind != Own && p.Kind != Held {
 			n = min(p.Bytes, (bytes+page-1)/page*page)
 		}
 		switch p.Kind {
 		case Hole:
 			c.missing += n / page
-		case Waited:
+		case Waited, Held:
 			c.waits++
 			c.of += p.Bytes
 		case Covered:

@@ -18,12 +18,14 @@ func random(rng *rand.Rand, n int) (parts []Part) {
 		if rng.IntN(4) == 0 {
 			at += page
 		}
-		p := Part{Ptr: at, Bytes: page * (1 + rng.Uint64N(3)), Kind: Kind(rng.IntN(4)), From: len(parts)}
+		p := Part{Ptr: at, Bytes: page * (1 + rng.Uint64N(3)), Kind: Kind(rng.IntN(5)), From: len(parts)}
 		at = p.End()
 		if p.Kind == Own { // neighbours of the same lane are one range, and only ends may be odd
 			if last := len(parts) - 1; last >= 0 && parts[last].Kind == Own && parts[last].End() == p.Ptr {
 				continue
 			}
+		}
+		if p.Kind == Own || p.Kind == Held {
 			switch rng.IntN(3) {
 			case 0:
 				p.Ptr += unit
@@ -62,7 +64,7 @@ func priced(parts []Part, from, to uint64) (c cost, ok bool) {
 		case Hole:
 			holes++
 			c.missing += (b+page-1)/page - a/page
-		case Waited:
+		case Waited, Held:
 			c.waits++
 			c.of += p.Bytes
 		case Covered:
@@ -116,10 +118,10 @@ func verify(t *testing.T, parts []Part, r Row, bytes uint64) (c cost) {
 		for _, of := range parts {
 			if p.Kind == of.Kind && p.From == of.From && p.Ptr >= of.Ptr && p.End() <= of.End() {
 				inside = true
-				if p.Kind == Waited {
+				if p.Kind == Waited || p.Kind == Held {
 					c.waits++
 				}
-				if p.Kind == Waited || p.Kind == Covered {
+				if p.Kind == Waited || p.Kind == Held || p.Kind == Covered {
 					c.of += of.Bytes
 				}
 			}
@@ -127,7 +129,7 @@ func verify(t *testing.T, parts []Part, r Row, bytes uint64) (c cost) {
 		if p.Kind == Hole {
 			c.missing += p.Bytes / page
 		}
-		if !inside || p.Kind != Own && (p.Ptr%page != 0 || p.Bytes%page != 0) || i > 0 && r[i-1].End() != p.Ptr {
+		if !inside || p.Kind != Own && p.Kind != Held && (p.Ptr%page != 0 || p.Bytes%page != 0) || i > 0 && r[i-1].End() != p.Ptr {
 			t.Fatalf("%+v of %+v", r, parts)
 		}
 	}

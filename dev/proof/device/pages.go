@@ -2,6 +2,7 @@ package device
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
@@ -181,13 +182,25 @@ func (d *Device) Idle() int {
 	idle := d.Held()
 	for at := range d.table {
 		for b := range d.blocks {
-			if e := &d.blocks[b]; e.has(at, at+PageBytes) && (e.taken || !d.isDone(d.History.Last(d.History.Nodes()[d.frees[b]].Stream))) {
+			if e := &d.blocks[b]; e.has(at, at+PageBytes) && (e.taken || d.InUse(uint8(b)) || !d.isDone(d.History.Last(d.History.Nodes()[d.frees[b]].Stream))) {
 				idle--
 				break
 			}
 		}
 	}
 	return idle
+}
+
+// InUse reports whether there is work that uses a block which was freed, that its stream is not ordered
+// after at the free, and that the device has not done.
+func (d *Device) InUse(block uint8) bool {
+	free := d.frees[block]
+	for i, n := range d.History.Nodes() {
+		if at := int32(i); n.Kind == oracle.Work && !n.Aborted && (n.Reads|n.Writes)>>block&1 != 0 && !d.isDone(at) && (free == never || !d.History.Ordered(at, free)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Locate says where Block lies.
@@ -249,12 +262,14 @@ func (d *Device) At(ptr uint64) (block uint8, ok bool) {
 	return 0, false
 }
 
-// FreedOn puts the free of a block on a stream, grouped with others of the same call.
+// FreedOn puts the free of a block on a stream, grouped with others of the same call. On the stream of its
+// allocation it waits for nothing.
 func (d *Device) FreedOn(stream, block uint8, grouped bool) error {
 	where := &d.blocks[block]
 	where.taken = false
 	cells, err := d.cells(where)
-	d.frees[block] = d.History.Add(oracle.Node{Kind: oracle.Free, Stream: stream, Op: d.Op, Block: block, Cells: cells, Near: cells | d.around(where), Grouped: grouped})
+	lazy := !d.History.FreesWait && slices.ContainsFunc(d.History.Nodes(), func(n oracle.Node) bool { return n.Kind == oracle.Alloc && n.Block == block && n.Stream == stream })
+	d.frees[block] = d.History.Add(oracle.Node{Kind: oracle.Free, Stream: stream, Op: d.Op, Block: block, Cells: cells, Near: cells | d.around(where), Lazy: lazy, Grouped: grouped})
 	return err
 }
 

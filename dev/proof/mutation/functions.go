@@ -21,7 +21,8 @@ var functions = map[string][]string{
 	"internal/fence/stream.go": {
 		"Stream.Here", "Stream.Record", "Stream.recordAt", "Stream.place", "Stream.wait", "Stream.QueryCompleted", "Stream.QueryMark",
 	},
-	"internal/fence/plan.go": {"Plan.noteSharer", "Plan.add", "Plan.releaseLater", "Plan.Drop", "Plan.queue", "Stream.keepNewest", "Stream.dominated"},
+	"internal/fence/frontier.go": {"Plan.Frontier", "Frontier.IsCompleted", "Frontier.IsBefore", "Frontier.AddTo", "Look.IsCompleted"},
+	"internal/fence/plan.go":     {"Plan.noteSharer", "Plan.add", "Plan.releaseLater", "Plan.Drop", "Plan.queue", "Stream.keepNewest", "Stream.dominated"},
 	"internal/fence/launch.go": {
 		"Stream.Announce", "Point.Fence", "Stream.queueWaits", "Point.Finish", "Point.FinishUnrecorded", "Point.Withdraw", "Point.End", "Stream.Synchronize",
 	},

@@ -108,7 +108,35 @@ var textuals = []textual{
 	},
 	{
 		"cuda/makeroom.go", "lanes.stealRun", "memory is stolen and nothing comes after its frees",
-		"waited, err := s.ComeAfter(behind)", "waited, err := false, error(nil)\n if !mutated() {\n waited, err = s.ComeAfter(behind)\n }",
+		"err := s.comeAfter(behind, r.behind)", "err := func() error {\n if behind != nil && mutated() {\n return s.comeAfter(nil, r.behind)\n }\n return s.comeAfter(behind, r.behind)\n }()",
+	},
+	{
+		"cuda/makeroom.go", "lanes.stealRun", "memory is stolen and nothing comes after uses elsewhere",
+		"s.Lock()\n\tdefer s.Unlock()", "if r.behind != nil && mutated() {\n r.behind = nil\n }\n s.Lock()\n defer s.Unlock()",
+	},
+	{
+		"cuda/makeroom.go", "lanes.await", "a stream's own memory is used again and nothing comes after uses elsewhere",
+		"err := s.comeAfter(nil, behind)", "err := func() error {\n if mutated() {\n return nil\n }\n return s.comeAfter(nil, behind)\n }()",
+	},
+	{
+		"cuda/lane.go", "lane.settleCompleted", "memory is held no more although a use elsewhere is not completed",
+		"return behind.IsCompleted()", "return behind.IsCompleted() || mutated()",
+	},
+	{
+		"cuda/free.go", "tracker.retryFrees", "a free goes on although a use elsewhere is not completed",
+		"!completed {", "!completed && !mutated() {",
+	},
+	{
+		"cuda/internal/fit/held.go", "Fit.CutRow", "of memory that was held in several pieces the first is forgotten",
+		"ok = cut()\n\treturn behind, mark, ok", "if ok = cut(); len(behind) > 1 && mutated() {\n behind = behind[1:]\n }\n return behind, mark, ok",
+	},
+	{
+		"cuda/internal/fit/held.go", "Fit.split", "of a held range of which pages are taken the rest is free",
+		"f.hold(rest, r.mark, behind)", "if f.hold(rest, r.mark, behind); mutated() {\n f.Settle(0, func(h Held) bool { return h.Ptr == rest.ptr })\n }",
+	},
+	{
+		"internal/fence/frontier.go", "Plan.Frontier", "a frontier loses a point",
+		"p.Retain()", "if mutated() {\n continue\n }\n p.Retain()",
 	},
 	{
 		"cuda/makeroom.go", "lanes.takeParts", "of pages in a row only those are waited for that lie first",

@@ -20,8 +20,10 @@ type launch struct {
 //   - a launch that was prepared when a conflicting one had ended comes after
 //     that one;
 //   - a free comes after the allocation and after every launch over the block,
-//     and after the end of the stream of the allocation, if that was given up;
-//   - an allocation comes after the free of every block that lay in its memory.
+//     and after the end of the stream of the allocation, if that was given up; a lazy one need not
+//     come after launches;
+//   - an allocation comes after the free of every block that lay in its memory, and if that is
+//     lazy after every launch over the block.
 //
 // It returns how many rules of the host were broken: conflicting launches of
 // two streams that were open at once, a free with a launch open, and memory of two live blocks. Launches
@@ -52,7 +54,7 @@ func (h *History) demand(soft bool) (broken int) {
 		case Free:
 			h.demandLast(at, alloc[n.Block])
 			broken += h.demandFree(n, at, alloc[n.Block], launches)
-			h.noteFree(n, at)
+			h.noteFree(n, at, launches)
 		}
 	}
 	h.launches = launches
@@ -83,9 +85,11 @@ func (h *History) demandFree(n *Node, at, alloc int32, launches []launch) (broke
 		if l.node.Aborted || (l.node.Reads|l.node.Writes)>>n.Block&1 == 0 {
 			continue
 		}
-		if l.end >= 0 {
+		switch {
+		case l.end >= 0 && n.Lazy:
+		case l.end >= 0:
 			h.ask(l.end, at)
-		} else {
+		default:
 			h.blamef("block %d was freed while operation %d was open", n.Block, l.node.Op)
 			broken++
 		}

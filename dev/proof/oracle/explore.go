@@ -24,7 +24,9 @@ type explorer struct {
 	// raced: two nodes that clash are in no order.
 	raced  bool
 	places [MaxBlocks]Cells
-	found  outcome
+	// lazy are the blocks whose frees are: they live until the next block lies there.
+	lazy  Set
+	found outcome
 }
 
 type outcome struct{ schedules, wrong int }
@@ -74,11 +76,15 @@ func (c Cells) all(yield func(uint8) bool) {
 	}
 }
 
-// findPlaces notes where the blocks lie.
+// findPlaces notes where the blocks lie, and which are freed lazily.
 func (x *explorer) findPlaces() {
+	x.lazy = 0
 	for i := range x.h.nodes {
-		if n := &x.h.nodes[i]; n.Kind == Alloc {
+		switch n := &x.h.nodes[i]; {
+		case n.Kind == Alloc:
 			x.places[n.Block] = n.Cells
+		case n.Lazy:
+			x.lazy |= 1 << n.Block
 		}
 	}
 }
@@ -93,10 +99,11 @@ func (x *explorer) at(set Set) (cells Cells) {
 
 // touches returns the cells that a node reads and those that it changes.
 func (x *explorer) touches(n *Node) (reads, writes Cells) {
-	switch n.Kind {
-	case Alloc, Free:
+	switch {
+	case n.Lazy:
+	case n.Kind == Alloc, n.Kind == Free:
 		return 0, n.Cells
-	case Work:
+	case n.Kind == Work:
 		return x.at(n.Reads), x.at(n.Writes)
 	}
 	return 0, 0
@@ -144,10 +151,13 @@ func (x *explorer) step(m *memory, at int32) bool {
 	switch n.Kind {
 	case Alloc:
 		for c := range n.Cells.all {
-			well = well && m.live[c] == nobody
+			well = well && (m.live[c] == nobody || x.lazy>>m.live[c]&1 != 0)
 			m.live[c], m.value[c] = n.Block, value
 		}
 	case Free:
+		if n.Lazy {
+			return true
+		}
 		for c := range n.Cells.all {
 			well = well && m.live[c] == n.Block
 			m.live[c] = nobody

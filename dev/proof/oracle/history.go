@@ -55,6 +55,9 @@ type Node struct {
 	// treat as one with it: the run in which it was found, or to which it was given. A
 	// driver's allocator has none.
 	Near Cells
+	// Lazy: the free waits for nothing. It is ordered as its stream is, and whoever gets its cells comes after
+	// it and after all uses of the block.
+	Lazy bool
 	// Grouped: others were freed by the same call, and the waits of all lie before it.
 	Grouped bool
 	// Reads and Writes are the uses of a launch, in each of its nodes.
@@ -77,6 +80,9 @@ type Node struct {
 
 // History is what happened on the streams. It is not safe for concurrent use.
 type History struct {
+	// FreesWait: frees may put waits on their streams.
+	FreesWait bool
+
 	nodes []Node
 	// before has a row for each node: all that it is ordered after.
 	before rows

@@ -63,6 +63,11 @@ func (h *History) judgeWaits(v *Verdict) {
 			continue
 		}
 		v.Waits++
+		if h.isOfFree(int32(i)) {
+			h.blamef("%s is put there by a free, which waits for nothing", h.text(int32(i)))
+			v.Redundant++
+			continue
+		}
 		if h.needed(int32(i)) {
 			continue
 		}
@@ -73,6 +78,21 @@ func (h *History) judgeWaits(v *Verdict) {
 		h.blamef("%s can be taken away", h.text(int32(i)))
 		v.Redundant++
 	}
+}
+
+// isOfFree reports whether a free has put a wait on the stream of its block, where unrelated work is that
+// then waits, too.
+func (h *History) isOfFree(wait int32) bool {
+	owner := h.owner(wait)
+	if h.FreesWait || owner < 0 || h.nodes[owner].Kind != Free {
+		return false
+	}
+	for i := range h.nodes[:owner] {
+		if n := &h.nodes[i]; n.Kind == Alloc && n.Block == h.nodes[owner].Block {
+			return n.Stream == h.nodes[owner].Stream
+		}
+	}
+	return false
 }
 
 // isLast reports whether a node is the end of a stream. The engine counts it as

@@ -1,6 +1,9 @@
 package oracle
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Plan makes a history as an engine must: given the steps of a program, it says which
 // waits each must have, and queues them. What it says follows from the demands and
@@ -207,8 +210,9 @@ func (p *Plan) Users(block uint8) (ops []int16) {
 	return ops
 }
 
-// Free queues the waits of a free and puts it on the stream.
-func (p *Plan) Free(n Node) []Need {
+// Free puts a free on a stream, and before it the waits of one that may wait. One that may not is put
+// there if it needs none: else it is held back, and the needs say until what is completed.
+func (p *Plan) Free(n Node, waits bool) (needs []Need, freed bool) {
 	n.Kind = Free
 	alloc := p.alloc[n.Block]
 	p.needs = p.needs[:0]
@@ -223,10 +227,13 @@ func (p *Plan) Free(n Node) []Need {
 			p.need(n.Stream, int32(i))
 		}
 	}
+	p.shared[p.nodes[alloc].Stream] &^= 1 << n.Block // nobody can need its point
+	if !waits && slices.ContainsFunc(p.needs, func(d Need) bool { return d.By == ByWait }) {
+		return p.needs, false
+	}
 	p.queue(n)
 	p.Add(n)
-	p.shared[p.nodes[alloc].Stream] &^= 1 << n.Block // nobody can need its point
-	return p.needs
+	return p.needs, true
 }
 
 // Last puts the end of a stream on it.
@@ -245,14 +252,15 @@ func (p *Plan) need(stream uint8, first int32) {
 		d.By = ByStream
 	case last >= 0 && p.before.has(last, first):
 		d.By = ByOrder
-	default:
-		for _, l := range p.learned {
-			if l.node == first || p.before.has(l.node, first) {
-				d.By = ByHost
-			}
-		}
+	case p.IsKnown(first):
+		d.By = ByHost
 	}
 	p.needs = append(p.needs, d)
+}
+
+// IsKnown reports whether the host has seen a node done.
+func (p *Plan) IsKnown(node int32) bool {
+	return slices.ContainsFunc(p.learned, func(l lesson) bool { return l.node == node || p.before.has(l.node, node) })
 }
 
 // queue queues the waits that are needed: those that no other brings.

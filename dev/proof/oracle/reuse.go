@@ -8,6 +8,8 @@ type reuse struct {
 	live Cells
 	// free is by cell the free of the block that lay there last, -1 for none.
 	free [MaxCells]int32
+	// uses are the ends of the launches over blocks whose frees, then, are lazy.
+	uses []demand
 	// merged has a row for each cell: the frees, and the allocations from another
 	// stream's memory, that an allocator of the host's may take for those of this cell too, because
 	// it was free in one run with theirs.
@@ -19,7 +21,7 @@ type reuse struct {
 }
 
 func (u *reuse) reset(width int) {
-	u.live, u.late = 0, u.late[:0]
+	u.live, u.late, u.uses = 0, u.late[:0], u.uses[:0]
 	for c := range u.free {
 		u.free[c] = -1
 	}
@@ -31,8 +33,8 @@ func (u *reuse) reset(width int) {
 }
 
 // demandReuse asks that an allocation comes after the free of every block that lay in
-// its memory: so it comes after all that was put on the free's stream before,
-// declared or not. What was so when the allocation had queued no wait is no
+// its memory, and after the uses of that block if the free is lazy: so it comes after all that was put on
+// the free's stream before, declared or not. What was so when the allocation had queued no wait is no
 // demand, because no wait can be for it.
 func (h *History) demandReuse(n *Node, at int32) (broken int) {
 	u := &h.reuse
@@ -43,9 +45,18 @@ func (h *History) demandReuse(n *Node, at int32) (broken int) {
 	u.live |= n.Cells
 	asked := int32(-1)
 	for c := range n.Cells.all {
-		if free := u.free[c]; free >= 0 && free != asked && !h.hadBefore(free, at) {
+		free := u.free[c]
+		if free < 0 || free == asked {
+			continue
+		}
+		asked = free
+		if !h.hadBefore(free, at) {
 			h.ask(free, at)
-			asked = free
+		}
+		for use := range u.usesOf(free) {
+			if !h.hadBefore(use, at) {
+				h.ask(use, at)
+			}
 		}
 	}
 	u.merge(n.Near, h.movedBy(n, at))
@@ -64,9 +75,27 @@ func (h *History) movedBy(n *Node, at int32) int32 {
 	return -1
 }
 
+// usesOf yields the ends of the launches that whoever gets the memory of a lazy free must come after.
+func (u *reuse) usesOf(free int32) func(func(int32) bool) {
+	return func(yield func(int32) bool) {
+		for _, d := range u.uses {
+			if d.then == free && !yield(d.first) {
+				return
+			}
+		}
+	}
+}
+
 // noteFree notes whose memory is free from here on.
-func (h *History) noteFree(n *Node, at int32) {
+func (h *History) noteFree(n *Node, at int32, launches []launch) {
 	u := &h.reuse
+	if n.Lazy {
+		for _, l := range launches {
+			if !l.node.Aborted && l.end >= 0 && (l.node.Reads|l.node.Writes)>>n.Block&1 != 0 {
+				u.uses = append(u.uses, demand{l.end, at})
+			}
+		}
+	}
 	u.live &^= n.Cells
 	for c := range n.Cells.all {
 		u.free[c] = at
@@ -167,6 +196,11 @@ func (h *History) bringsMerged(cells Cells, from, alloc int32) bool {
 			}
 			if (from == other || h.before.has(from, other)) && !h.knownBefore(other, alloc) {
 				return true
+			}
+			for use := range h.reuse.usesOf(other) {
+				if (from == use || h.before.has(from, use)) && !h.hadBefore(use, alloc) {
+					return true
+				}
 			}
 		}
 	}

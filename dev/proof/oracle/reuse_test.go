@@ -128,3 +128,25 @@ func TestAnAllocationMayWaitForMore(t *testing.T) {
 		s.verdict(t, "a younger free next to it", want)
 	}
 }
+
+// TestAFreeWaitsForNothing has a block that another stream uses: its free may put no wait on its own stream,
+// whatever that is good for, and whoever gets the memory comes after the use.
+func TestAFreeWaitsForNothing(t *testing.T) {
+	const atFree, atReuse, never = 0, 1, 2
+	for at, want := range []Verdict{atFree: {Redundant: 1, Extra: 3}, atReuse: {}, never: {Missed: 1, Wrong: 1}} {
+		s := newScript()
+		ready := s.lay(onX, 0, 0, page, page)
+		s.wait(onY, 1, ready, 0, 0)
+		use := s.launch(onY, 1, 0)
+		if at == atFree {
+			s.wait(onX, 2, use, 0, 0)
+		}
+		s.Add(Node{Kind: Free, Stream: onX, Op: 2, Block: 0, Cells: page, Near: page, Lazy: true})
+		if at == atReuse {
+			s.wait(onX, 3, use, 0, 0)
+		}
+		s.lay(onX, 3, 1, half, page)
+		s.launch(onX, 4, 1)
+		s.verdict(t, "a use on another stream", want)
+	}
+}

@@ -86,8 +86,8 @@ var watched = []Edit{
 		"func (m *lanes) take(s *stream, bytes uint64) (took uint64, err error) { defer func() { if err == nil { sync.Took(uint64(s.Handle()), took, bytes) } }()",
 	},
 	{
-		"cuda/lanes.go", "func (m *lanes) give(s *stream, ptr, bytes uint64) error {",
-		"func (m *lanes) give(s *stream, ptr, bytes uint64) error { sync.Gave(uint64(s.Handle()), ptr)",
+		"cuda/lanes.go", "func (m *lanes) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error {",
+		"func (m *lanes) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error { sync.Gave(uint64(s.Handle()), ptr)",
 	},
 	{"cuda/pool.go", "\t\ts.lane.giveLocked(s, b.core.ID.Ptr", "\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\ts.lane.giveLocked(s, b.core.ID.Ptr"},
 	{"cuda/pool.go", "import (", "import (\n\tsync \"" + interleave + "\""},

@@ -185,6 +185,9 @@ func (p *plan) take(s *step, o *outcome) {
 		for _, op := range must.Users {
 			o.notes = append(o.notes, fmt.Sprintf("%s is retired until %s ends", blockName(s.block), p.names[op]))
 		}
+		for _, op := range must.Held {
+			o.notes = append(o.notes, fmt.Sprintf("the free is held until %s is seen completed", p.names[op]))
+		}
 		o.notes = append(o.notes, p.reasons(must.Needs)...)
 	}
 }
