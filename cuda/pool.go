@@ -140,10 +140,27 @@ func (q *quickPool) Record(l *quick.Lane, g core.Generation) (*path.Record, any)
 // streamOf is the stream of an operation, which is locked.
 func streamOf(o *quick.Op) *stream { return o.Lane.Part(quick.BackendPart).(*stream) }
 
+// tryLock locks the stream, or the operation lacks that.
+func (q *quickPool) tryLock(s *stream, o *quick.Op) bool {
+	if s.TryLock() {
+		return true
+	}
+	o.Lacks = q
+	return false
+}
+
+// Prepare waits for whoever has the stream's lock.
+func (q *quickPool) Prepare(l *quick.Lane) bool {
+	s := l.Part(quick.BackendPart).(*stream)
+	s.Lock()
+	defer s.Unlock()
+	return true
+}
+
 // Allocate declines what has to ask the driver, other lanes, or whoever has the stream's lock.
 func (q *quickPool) Allocate(o *quick.Op) bool {
 	s := streamOf(o)
-	if o.Request.Isolated || !s.books.Cover(&o.Request) || !s.TryLock() {
+	if o.Request.Isolated || !s.books.Cover(&o.Request) || !q.tryLock(s, o) {
 		return false
 	}
 	ok := q.allocate(s, o)
@@ -192,7 +209,7 @@ func (q *quickPool) allocate(s *stream, o *quick.Op) bool {
 // Deallocate declines a block that anything but its own stream may have to do with.
 func (q *quickPool) Deallocate(o *quick.Op) bool {
 	s, b := streamOf(o), o.Engine.(*block)
-	if o.ID.Ordinal != q.r.streams.table.ordinal || !s.TryLock() {
+	if o.ID.Ordinal != q.r.streams.table.ordinal || !q.tryLock(s, o) {
 		return false
 	}
 	ok := s.AsksNobody() && s.frees.pendingFrees() == 0 && q.free(s, b, o)
