@@ -365,7 +365,7 @@ func (c *code) unload() error {
 }
 
 // twice repeats what the driver refused: a refusal has changed nothing, and
-// nobody else is going to ask again.
+// no other caller is going to ask again.
 func twice(giveBack func() error) error {
 	if giveBack() == nil {
 		return nil

@@ -27,7 +27,7 @@ type GuardStatus struct {
 	HuntTags []string `json:"hunt_tags"`
 	// Numbers are the guard's own, by name.
 	Numbers map[string]uint64 `json:"numbers"`
-	// Findings is how many there were, whoever saw them.
+	// Findings is how many there were, of the guard and of all others.
 	Findings uint64 `json:"findings"`
 }
 
@@ -181,7 +181,7 @@ func (r *Runtime) guardSwitch() operators.Guard {
 // loopback address, the Host header a loopback address or localhost (a web page
 // that had its name rebound to this machine has another), and a browser must
 // not say that the request comes from another site. Everything else is refused
-// with 403. Whoever may connect to a loopback port of this machine may switch the
+// with 403. Any client that may connect to a loopback port of this machine may switch the
 // guard: mount it where that is right.
 func (r *Runtime) GuardHandler() http.Handler { return r.guardSwitch() }
 

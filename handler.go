@@ -37,7 +37,7 @@ type HandlerConfig struct {
 	Incidents bool
 	// GoProfiles serves the Go runtime's profiles beside that of the GPU's
 	// memory, below /debug/pprof/: as package net/http/pprof does, but for the
-	// command line and the look-up of symbols. Whoever may ask for them can
+	// command line and the look-up of symbols. Any client that may ask for them can
 	// slow the program down, and reads what it does.
 	GoProfiles bool
 }

@@ -46,7 +46,7 @@ type jobState struct {
 type jobStream struct {
 	lease *cuda.Lease
 	// busy: something was enqueued that was not waited for. handed: the lease
-	// was given out, so that nobody knows.
+	// was given out, so that this is not known.
 	busy, handed bool
 }
 

@@ -240,7 +240,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 	}
 	r.onClose(r.guard.Close)
 	r.core, err = core.NewRuntime(top, func(f core.Finding) {
-		r.line.Wake() // of a lost device nobody gets memory any more
+		r.line.Wake() // a lost device gives no memory any more
 		r.reporter.Report(f)
 	})
 	return err

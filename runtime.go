@@ -180,7 +180,7 @@ func (r *Runtime) Drift() (readings.Drift, error) {
 	return r.backend.Drift()
 }
 
-// TrimPool gives memory of the pool that nobody has allocated back to
+// TrimPool gives unused memory of the pool back to
 // the device, until the pool holds at most keep bytes; see
 // [cuda.AsyncResource.TrimPool]. It may block in the driver, and does not
 // begin once ctx has ended. A Direct stack has no pool and refuses with an
@@ -245,7 +245,7 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 // hostName is the node's name where the environment has it, as a pod's may: a
 // container's own name is not that of the machine whose GPU it shares.
 func hostName() string {
-	name, _ := os.Hostname() // or else nobody knows
+	name, _ := os.Hostname() // empty where it is not known
 	return cmp.Or(os.Getenv("NODE_NAME"), name)
 }
 
@@ -292,7 +292,7 @@ func everySecond(f func(now time.Time)) (end func(context.Context) error) {
 }
 
 func (r *Runtime) windowPeaks() []readings.WindowPeak {
-	if r.closed.Load() { // nobody else does it any more
+	if r.closed.Load() { // no other call does it any more
 		r.backend.TurnPeaks(time.Now())
 	}
 	return r.backend.WindowPeaks()

@@ -27,7 +27,7 @@ type Peak struct {
 }
 
 // Account follows the live bytes of those blocks that were allocated for it ([Request.Account]),
-// whoever frees them and on whatever stream. Others' blocks cost nothing, and one account shares no
+// whichever goroutine or stream frees them. Others' blocks cost nothing, and one account shares no
 // memory with another. It needs no closing. All methods are safe for concurrent use, and
 // do not block.
 type Account struct {

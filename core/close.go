@@ -89,7 +89,7 @@ func (r *Runtime) awaitReturns(ctx context.Context) {
 	})
 }
 
-// settle has what is live compared, because nobody will free it any more, and
+// settle has what is live compared, because it will not be freed any more, and
 // drains.
 func (r *Runtime) settle(ctx context.Context) error {
 	checked := r.observe("Close", r.resource.CheckLive(ctx))

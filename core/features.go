@@ -20,7 +20,7 @@ const (
 	// Isolation: requests with Isolated set get memory of their own mapping.
 	Isolation
 	// OrderedRelease: a block is released when its free is queued and not when the device has
-	// come to that. Whoever gets its memory comes behind the free on the device.
+	// come to that. The next owner of its memory comes behind the free on the device.
 	OrderedRelease
 )
 

@@ -24,7 +24,7 @@ import (
 //	uninitialized-read         a declared read before any declared write
 //	reuse-race                 a use of freed memory that already belongs to another block
 //	sealed-write               a change of a block that was declared read-only
-//	stray-write                a change of memory that nobody had allocated
+//	stray-write                a change of memory that was not allocated
 //	leak                       a block that was never given back
 //	oom                        no memory on the device for what the budget admitted
 //	sticky-error               an error that lost the device
@@ -64,7 +64,7 @@ type Finding struct {
 	OlderUses uint64
 	// Unproven says that there need be no bug: the runtime knows of no order, and
 	// the program may have made one that the runtime cannot see. Such a finding
-	// stops nobody and is no ill health.
+	// stops no process and is no ill health.
 	Unproven bool
 	// Suspects are the launches between the last good check and the bad one,
 	// likeliest first, or those in flight on a device that was lost: those that the driver's

@@ -19,7 +19,7 @@ type Health struct {
 	// worse than the one before, are
 	//
 	//	ok        work is admitted, and nothing is known that should be looked into
-	//	degraded  work is admitted, and somebody should look into the reasons
+	//	degraded  work is admitted, and an operator should look into the reasons
 	//	closed    the runtime was closed, or is being closed; new work is refused
 	//	poisoned  the device's context was lost; every call is refused, and only a new
 	//	          process gets the device back. It stays so after Close

@@ -36,7 +36,7 @@ type Inspector interface {
 	Leased(stream StreamID) bool
 
 	// Adopted reports whether the stream, or the one that the block was allocated
-	// on, is of somebody else who brought it under an id. What orders such streams
+	// on, belongs to other code, which brought it under an id. What orders such streams
 	// the backend sees only as far as it did that itself.
 	Adopted(id BlockID, stream StreamID) bool
 
@@ -57,7 +57,7 @@ type BlockInfo struct {
 	AllocSpan SpanContext
 	// Uses are its last declared uses, newest first, if they were kept.
 	Uses []UseRecord
-	// Allocated is when it was allocated; zero if nobody kept that.
+	// Allocated is when it was allocated; zero if that was not kept.
 	Allocated time.Time
 }
 

@@ -106,7 +106,7 @@ type Resource interface {
 	Withhold(id BlockID, as BlockState)
 
 	// CheckLive has each layer that watches the bytes of blocks compare those of
-	// every block that is live, because nobody will free it any more: it queues the
+	// every block that is live, because it will not be freed any more: it queues the
 	// comparisons behind the blocks' declared uses, the next Drain waits for the
 	// verdicts, and what they say is reported. What cannot be compared, as that of a
 	// block with an open intent that conflicts, is left out. It ends early with ctx,

@@ -37,7 +37,7 @@ type UseRequest struct {
 	Uses []Use
 	// Pointers are device addresses that the launch hands to the device, as
 	// kernel arguments are. A guard checks that each of them that lies in a
-	// block belongs to one of Uses; nobody else looks at them. The slice is not
+	// block belongs to one of Uses; no other layer reads them. The slice is not
 	// kept.
 	Pointers []uint64
 	// Words are other numbers of the size of an address that the launch hands to the
@@ -258,7 +258,7 @@ func (t Ticket) WhileOpen(look func(*Intent)) bool {
 	return true
 }
 
-// swap makes the round another one if the ticket is open, as soon as nobody looks.
+// swap makes the round another one if the ticket is open, as soon as no look is under way.
 func (t Ticket) swap(round uint64) bool {
 	for !t.intent.round.CompareAndSwap(t.round, round) {
 		if !t.IsOpen() {

@@ -90,7 +90,7 @@ func (p *StreamPool) giveUp(l *Lease) error {
 	return nil
 }
 
-// awaitOpen waits a moment until nobody enqueues work on the stream and no launch is
+// awaitOpen waits a moment until no work is being enqueued on the stream and no launch is
 // announced there.
 func (l *Lease) awaitOpen() error {
 	moment, cancel := context.WithTimeout(context.Background(), releasePatience)

@@ -48,7 +48,7 @@ func (b *captureBacklog) add(end backlogEnd) {
 	b.n.Add(1)
 }
 
-// take empties the list. Whoever takes counts down what is dealt with.
+// take empties the list. Its caller counts down what is dealt with.
 func (b *captureBacklog) take() []backlogEnd {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +77,7 @@ func (r *tracker) finishOrBacklog(end backlogEnd) (backlogged bool, err error) {
 
 func backlogError(op string, id core.StreamID, cause error) error {
 	if !errors.Is(cause, fence.ErrCapturing) {
-		return fence.Detail(cause, "nobody knows whether the stream is capturing: the work stays announced on its blocks, and a later reap fences it")
+		return fence.Detail(cause, "whether the stream is capturing is not known: the work stays announced on its blocks, and a later reap fences it")
 	}
 	capturing := fmt.Sprintf("stream %v is capturing", id)
 	if id == core.DefaultStream {
@@ -99,7 +99,7 @@ func (r *tracker) retryBacklog() error {
 
 // recordBacklog is retryBacklog, but returns what is to be released.
 func (r *tracker) recordBacklog() (done *reapBatch, first error) {
-	r.backlog.retrying.Lock() // nobody may take them for recorded meanwhile
+	r.backlog.retrying.Lock() // or they could be taken for recorded meanwhile
 	defer r.backlog.retrying.Unlock()
 	ends := r.backlog.take()
 	defer r.backlog.n.Add(-int64(len(ends))) // what goes back into the backlog counts anew
@@ -147,7 +147,7 @@ func (r *tracker) captures() error {
 		if s.capturesOverFrees() {
 			id := r.streams.table.leaseOf(s)
 			errs = append(errs, &core.StreamMisuseError{Op: "Drain", Stream: id,
-				Reason: fmt.Sprintf("frees are queued on stream %v, which is capturing, and nobody can tell whether the device has completed them: end the capture", id)})
+				Reason: fmt.Sprintf("frees are queued on stream %v, which is capturing, so whether the device has completed them cannot be told: end the capture", id)})
 		}
 	}
 	if n := r.waitingForCaptures(); n > 0 {
@@ -157,7 +157,7 @@ func (r *tracker) captures() error {
 }
 
 // capturesOverFrees reports whether s is known to capture with frees queued. It
-// does not wait for whoever is busy with s, and names no stream that was given up.
+// does not wait for a goroutine that is busy with s, and names no stream that was given up.
 func (s *stream) capturesOverFrees() bool {
 	if !s.TryLock() {
 		return false
@@ -178,7 +178,7 @@ func (s *stream) capturesOverFrees() bool {
 // a launch, which keeps conflicting work and the free away, and the reap that
 // finds the capture ended records it.
 
-// backlogUse announces the use if its stream is capturing, or if nobody can tell.
+// backlogUse announces the use if its stream is capturing, or if that is not known.
 // The caller has entered the stream. If the use cannot be announced either, the
 // block is poisoned.
 func (r *tracker) backlogUse(s *stream, id core.BlockID, lease core.StreamID) (backlogged bool, err error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/blocktable"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -16,6 +17,7 @@ import (
 // by its generation must compare the generation again under the lock.
 type block struct {
 	node blocktable.Node[block]
+	path.Record
 
 	mu sync.Mutex
 	// history is the launches announced on the block and its outstanding uses.
@@ -35,10 +37,29 @@ type block struct {
 	waits freeState
 	// mapped is the size of an isolated block's mapping, 0 for one of the pool.
 	mapped uint64
-	_      [8]byte // blocks share no cache line
+	_      [24]byte // blocks share no cache line
 }
 
-var blocks = sync.Pool{New: func() any { return &block{history: fence.NewHistory()} }}
+// blockRecords keeps the records of one device's blocks that are gone, for others.
+type blockRecords struct {
+	*path.Records
+	spare sync.Pool
+}
+
+func (r *blockRecords) get() *block {
+	if b, _ := r.spare.Get().(*block); b != nil && r.Fits(&b.Record) {
+		return b
+	}
+	made := new([path.AtOnce]block)
+	r.Equip(func(i int) *path.Record { return &made[i].Record })
+	for i := range made {
+		made[i].history = fence.NewHistory()
+		if i > 0 {
+			r.spare.Put(&made[i])
+		}
+	}
+	return &made[0]
+}
 
 // fill makes b the record of a fresh allocation. It takes the lock: somebody
 // who found the block that it was before may be looking at it.

@@ -312,7 +312,7 @@ func (l *Lease) endStuckLocked() error {
 // Graph is work that was captured once (see [Lease.Capture]) and can be launched
 // many times. It remembers the blocks that it was captured over, by their
 // generations: a launch after one of them was freed is refused, although the
-// addresses in the graph may belong to somebody else's memory by then. It keeps
+// addresses in the graph may be another owner's memory by then. It keeps
 // no block alive. A graph must be closed: the driver keeps one that is not
 // until the device's context ends. All methods are safe for concurrent use.
 type Graph struct {
@@ -385,7 +385,7 @@ func (g *Graph) Close() error {
 	return nil
 }
 
-// discard gives up a graph that nobody gets, or keeps it for Close.
+// discard gives up a graph that is not returned to the caller, or keeps it for Close.
 func (p *StreamPool) discard(exec driver.Graph) {
 	if exec == 0 || p.drv.GraphDestroy(exec) == nil {
 		return

@@ -89,7 +89,7 @@ func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Bl
 	r.books.release(record, monotime.Now().Since(requested))
 	b := record.core
 	b.State = core.Freed
-	r.listeners.Released(b)
+	r.listeners.Released(nil, b)
 	return b, nil
 }
 

@@ -34,7 +34,7 @@ type HostBuffer[T Element] struct {
 	n       int
 	state   atomic.Int32
 	// result is what the driver's free will say, once that was asked for; it
-	// belongs to whoever has set the state to freeing.
+	// belongs to the call that set the state to freeing.
 	result chan error
 }
 
@@ -228,8 +228,8 @@ func (s *stream) unpin() {
 // errHostLost is why page-locked memory cannot be freed any more.
 var errHostLost = errors.New("a copy of the buffer could not be fenced, so the device may use it until it is reset")
 
-// lostHosts are addresses of host memory that a copy may use for nobody knows
-// how long, because the driver let nothing be recorded behind it.
+// lostHosts are addresses of host memory that a copy may use for an unknown time,
+// because the driver let nothing be recorded behind it.
 type lostHosts struct {
 	mu    sync.Mutex
 	hosts []uintptr

@@ -13,7 +13,7 @@ import (
 )
 
 // Lease is the right to enqueue on one stream. Its id is never used again, so
-// whoever kept it after Release is refused instead of meeting the next
+// code that kept it after Release is refused instead of meeting the next
 // holder's work.
 type Lease struct {
 	id       core.StreamID

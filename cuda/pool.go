@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -83,7 +84,9 @@ func NewPoolResource(drv driver.Driver, streams *StreamPool, cfg PoolConfig) (*P
 	}
 	l.idle.after = cmp.Or(cfg.TrimAfter, defaultTrimAfter)
 	r := &PoolResource{lanes: l}
-	r.path = quick.New(r, &quickPool{&r.tracker, l}, &r.tracker)
+	form := &quickPool{&r.tracker, l}
+	r.path = quick.New(r, form, form)
+	streams.table.records.OnPath = true
 	r.init(r, "pool("+deviceName(drv)+")", drv, streams, l, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
 	if cfg.ReapInterval >= 0 {
 		l.ahead.start = func(f func() error) { go func() { _ = r.withMemory("NewPoolResource", f) }() }
@@ -121,11 +124,20 @@ const spareBlocks = 64
 
 // Lane is that of the stream that the lease is on. One that may capture behind the runtime's back is
 // never quick; and the books of adopted streams, which come and go, are common to all of them.
-func (r *tracker) Lane(lease core.StreamID) *quick.Lane {
-	if s := r.streams.table.leases.Load().find(lease); s != nil && !s.adopted && s.Handle() != 0 {
+func (q *quickPool) Lane(lease core.StreamID) *quick.Lane {
+	if s := q.r.streams.table.leases.Load().find(lease); s != nil && !s.adopted && s.Handle() != 0 {
 		return &s.host
 	}
 	return nil
+}
+
+// Record is that of a block of the lane's stream.
+func (q *quickPool) Record(l *quick.Lane, g core.Generation) (*path.Record, any) {
+	b := l.Part(quick.BackendPart).(*stream).books.blocks.Find(g)
+	if b == nil {
+		return nil, nil
+	}
+	return &b.Record, b
 }
 
 // streamOf is the stream of an operation, which is locked.
@@ -171,19 +183,19 @@ func (q *quickPool) allocate(s *stream, o *quick.Op) bool {
 			ready.MayBeRecorded()
 		}
 	}
-	record := s.spareBlock()
+	record := s.spareBlock(&q.r.streams.table.records)
 	describe(&o.Block, req, ptr, q.r.streams.table.ordinal)
 	record.fillLocked(s, &o.Block, req, ready)
 	record.mu.Unlock()
 	s.books.enter(record) // short of nothing
+	o.Record = &record.Record
 	return true
 }
 
 // Deallocate declines a block that anything but its own stream may have to do with.
 func (q *quickPool) Deallocate(o *quick.Op) bool {
-	s := streamOf(o)
-	b := s.books.blocks.Find(o.ID.Generation)
-	if b == nil || o.ID.Ordinal != q.r.streams.table.ordinal || !s.TryLock() {
+	s, b := streamOf(o), o.Engine.(*block)
+	if o.ID.Ordinal != q.r.streams.table.ordinal || !s.TryLock() {
 		return false
 	}
 	ok := s.AsksNobody() && s.frees.pendingFrees() == 0 && q.free(s, b, o)
@@ -218,30 +230,27 @@ func (q *quickPool) free(s *stream, b *block, o *quick.Op) bool {
 	s.calls.freedBytes += b.core.Bytes
 	s.frees.bytes.noteAtOnce(b.core.Bytes)
 	s.books.leave(b)
-	s.keepSpare(b)
+	if len(s.spare) < spareBlocks {
+		s.spare = append(s.spare, b)
+	} else {
+		q.r.streams.table.records.spare.Put(b)
+	}
 	return true
 }
 
 // spareBlock is a record for another block, locked; its stream must be locked. Who found the block that it
 // was before may be looking at it still, and then another one does.
-func (s *stream) spareBlock() *block {
-	if last := len(s.spare) - 1; last >= 0 && s.spare[last].mu.TryLock() {
+func (s *stream) spareBlock(records *blockRecords) *block {
+	if last := len(s.spare) - 1; last >= 0 {
 		b := s.spare[last]
 		s.spare = s.spare[:last]
-		return b
-	}
-	for {
-		if b := blocks.Get().(*block); b.mu.TryLock() {
+		if records.Fits(&b.Record) && b.mu.TryLock() {
 			return b
 		}
 	}
-}
-
-// keepSpare keeps the record of a block that is gone; the stream must be locked.
-func (s *stream) keepSpare(b *block) {
-	if len(s.spare) < spareBlocks {
-		s.spare = append(s.spare, b)
-		return
+	for {
+		if b := records.get(); b.mu.TryLock() {
+			return b
+		}
 	}
-	blocks.Put(b)
 }

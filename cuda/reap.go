@@ -195,14 +195,14 @@ func (batch *reapBatch) noteReleased(q *freeQueue) {
 	}
 }
 
-// releaseBlock recycles the record. It keeps what it says, so that a straggler
-// who found it meanwhile reads that it is retired, until it is filled anew
-// under its lock.
+// releaseBlock tells the layers, which close their parts of the record, and recycles it. It keeps what
+// it says, so that a straggler who found it meanwhile reads that it is retired, until it is filled
+// anew under its lock.
 func (r *tracker) releaseBlock(b *block) {
 	gone := b.core
 	gone.State = core.Freed
-	blocks.Put(b)
-	r.listeners.Released(gone)
+	r.listeners.Released(&b.Record, gone)
+	r.streams.table.records.spare.Put(b)
 }
 
 // unmapCompleted unmaps at most so many of the isolated blocks of s that the device is

@@ -168,7 +168,7 @@ func (s *Slice[T]) View(lo, hi int) (*Slice[T], error) {
 // Free gives the slice up, and the memory with the last of its views. It does
 // not wait for the device. A second Free, or one after the job that the slice belonged to,
 // frees nothing: it is a
-// [core.UseAfterFreeError], and a finding that harms nobody
+// [core.UseAfterFreeError], and a finding without harm
 // ([core.Finding.Harmless]). After a driver's error Free may be called again.
 func (s *Slice[T]) Free(ctx context.Context) error {
 	if s == nil {

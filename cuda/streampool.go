@@ -65,7 +65,7 @@ type StreamPool struct {
 	backing sync.Mutex
 	// undestroyed are the streams that the driver would not synchronise with or destroy.
 	undestroyed []*stream
-	// graphs are those that the driver would not destroy and nobody has.
+	// graphs are those that the driver would not destroy and no caller has.
 	graphs []driver.Graph
 }
 
@@ -161,7 +161,7 @@ func (p *StreamPool) destruct(s *stream) error {
 func (p *StreamPool) makeIdle(s *stream) error {
 	for {
 		s.Lock()
-		_ = s.Flush() // for whoever waits on the device for what the host has seen
+		_ = s.Flush() // for waits on the device for what the host has seen
 		seq, attempts := s.Here(), s.freeAttempts
 		s.Unlock()
 		err := p.drv.StreamSynchronize(s.Handle())
@@ -186,7 +186,7 @@ func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(p.open, cancel)() // whoever has every stream may wait for this lease
+	defer context.AfterFunc(p.open, cancel)() // the holder of every stream may wait for this lease
 	p.waiting.Add(1)
 	res, err := p.pool.Acquire(ctx)
 	p.waiting.Add(-1)
@@ -340,10 +340,10 @@ func (p *StreamPool) BeginClose() {
 //
 // # How it works
 //
-// puddle's Close waits for every holder without a bound, and wakes nobody who
+// puddle's Close waits for every holder without a bound, and does not wake an Acquire that
 // waits for a stream. So it comes last, when puddle has nothing left: the streams
 // are taken out of it one by one, idle ones to be destroyed, and leased ones
-// so that whoever releases them destroys them. Each that is taken makes room for a
+// so that their Release destroys them. Each that is taken makes room for a
 // waiter, who meets a constructor that refuses, which makes room for the next.
 func (p *StreamPool) Close(ctx context.Context) error {
 	if err := needPool("Close", p); err != nil {
@@ -440,7 +440,7 @@ func (p *StreamPool) answered(h driver.Stream) bool {
 // destroy gives everything back to the driver, and keeps what that refuses and
 // what has work left when ctx ends.
 func (p *StreamPool) destroy(ctx context.Context) error {
-	p.backing.Lock() // nobody is making a backstop
+	p.backing.Lock() // no backstop is being made
 	p.mu.Lock()
 	p.destroyed = true
 	p.table.shut()

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -27,6 +28,8 @@ type streamTable struct {
 	adoptedBooks streamBooks
 	// group is all books, with the peaks of the resource.
 	group books.Group
+	// records are those of all blocks, which the layers above share.
+	records blockRecords
 
 	// poisoned counts blocks whose use could not be fenced.
 	poisoned atomic.Int64
@@ -48,6 +51,7 @@ type streamTable struct {
 // newStreamTable returns a table that holds the legacy default stream.
 func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
 	t := &streamTable{drv: drv, ordinal: drv.Ordinal(), deviceOrder: deviceOrder, order: fence.NewOrder(drv, deviceOrder)}
+	t.records.Records = path.NewRecords(recordBook{t})
 	t.leases.Store(newLeases(nil))
 	t.all.Store(&[]*stream{})
 	t.adoptedBooks.joins(&t.group, new(quick.Lane))
@@ -253,13 +257,43 @@ func (t *streamTable) defaultStream() *stream { return t.streams()[0] }
 // streams are all physical streams alive, the default one first.
 func (t *streamTable) streams() []*stream { return *t.all.Load() }
 
+// recordBook is how layers find the records of the table's blocks.
+type recordBook struct{ t *streamTable }
+
+// Load is [path.Book].Load.
+func (r recordBook) Load(id core.BlockID) *path.Record { return recordOf(r.t.load(id)) }
+
+// Find is [path.Book].Find.
+func (r recordBook) Find(id core.BlockID) *path.Record { return recordOf(r.t.lookup(id)) }
+
+// Each is [path.Book].Each.
+func (r recordBook) Each(yield func(core.Generation, *path.Record) bool) {
+	stopped := false
+	r.t.eachBooks(r.t.streams(), func(b *streamBooks) {
+		stopped = stopped || !b.blocks.List(&b.Books, func(g core.Generation, record *block) bool { return yield(g, &record.Record) })
+	})
+}
+
+func recordOf(b *block) *path.Record {
+	if b == nil {
+		return nil
+	}
+	return &b.Record
+}
+
+// load looks where the lease of a block says that it is, without a lock.
+func (t *streamTable) load(id core.BlockID) *block {
+	if s := t.leases.Load().find(id.AllocStream); s != nil {
+		return s.books.blocks.Load(id.Generation)
+	}
+	return nil
+}
+
 // lookup finds a block by its generation. The lease it was allocated under
 // says where it is; if that was given back since, all streams are searched.
 func (t *streamTable) lookup(id core.BlockID) *block {
-	if s := t.leases.Load().find(id.AllocStream); s != nil {
-		if b := s.books.blocks.Load(id.Generation); b != nil {
-			return b
-		}
+	if b := t.load(id); b != nil {
+		return b
 	}
 	for _, s := range t.streams() {
 		if b := s.books.find(id.Generation); b != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
@@ -85,7 +86,7 @@ func (r *tracker) allocate(req *core.Request, b *core.Block) error {
 		s.books.Fails.Add(1)
 		return err
 	}
-	record := blocks.Get().(*block)
+	record := r.streams.table.records.get()
 	describe(b, req, ptr, r.streams.table.ordinal)
 	record.fill(s, b, req, ready)
 	s.books.admit(&r.streams.table.group, record)
@@ -198,7 +199,7 @@ func (r *tracker) allocateIsolated(s *stream, req *core.Request, b *core.Block) 
 	if r.oracle != nil {
 		r.oracle.BlockIsTracked(at.Ptr, !req.Withheld)
 	}
-	record := blocks.Get().(*block)
+	record := r.streams.table.records.get()
 	describe(b, req, at.Ptr, r.streams.table.ordinal)
 	record.fillMapped(s, b, req, at.Bytes)
 	// The books must be the last to hear of any allocation, and the count comes before the
@@ -254,6 +255,11 @@ func (r *tracker) Features() core.Features {
 		f |= core.Isolation
 	}
 	return f
+}
+
+// SharedRecords are those of the layers above: see package path.
+func (r *tracker) SharedRecords() (core.Resource, *path.Records) {
+	return r.owner, r.streams.table.records.Records
 }
 
 // Subscribe adds a listener for released blocks.

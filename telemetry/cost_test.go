@@ -90,12 +90,15 @@ var free = []setting{
 	{"bare", func(testing.TB) (core.Resource, context.Context) { return newNothing(), context.Background() }},
 	observedAs(context.Background(), "observed-no-tracing", telemetry.Config{}),
 	observedAs(unsampled(context.Background()), "unsampled", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}),
+	observedAs(context.Background(), "root-never", telemetry.Config{TracerProvider: provider(sdktrace.NeverSample())}),
+	observedAs(context.Background(), "root-seldom", telemetry.Config{TracerProvider: provider(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1e-6)))}),
+	observedAs(context.Background(), "root-ratio-0", telemetry.Config{TracerProvider: provider(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0)))}),
 	observedAs(context.Background(), "no-roots", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample()), NoRoots: true}),
 }
 
 // traces are the settings that ask the SDK for spans.
 var traces = []setting{
-	observedAs(context.Background(), "root-declined", telemetry.Config{TracerProvider: provider(sdktrace.NeverSample())}),
+	observedAs(context.Background(), "root-declined", telemetry.Config{TracerProvider: provider(ownSampler{sdktrace.NeverSample()})}),
 	observedAs(context.Background(), "sampled", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}),
 	{"sampled-to-the-pipe", func(t testing.TB) (core.Resource, context.Context) {
 		piped := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spanpipe.New(forget{}, spanpipe.Config{})))
@@ -108,6 +111,9 @@ var traces = []setting{
 		return must.Get(telemetry.NewResource(probe, telemetry.Config{TracerProvider: p}))(t), context.Background()
 	}},
 }
+
+// ownSampler is of a type that is not the SDK's.
+type ownSampler struct{ sdktrace.Sampler }
 
 // forget is an exporter that takes everything at once.
 type forget struct{}

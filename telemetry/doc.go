@@ -40,10 +40,13 @@
 // # Cost
 //
 // Counting and timing a call is two atomic adds and two readings of the
-// monotonic clock. With an unsampled parent tracing adds one look at the context. An operation without a parent, whose
-// root span the sampler declines, costs what the SDK needs to ask it (two
-// allocations); [Config].NoRoots avoids that. Attributes are built only for
-// spans that record, so samplers decide by name and parent.
+// monotonic clock. What is not sampled adds one look at the context and allocates nothing: with
+// an unsampled parent, and without a parent if the provider is the SDK's with its own ids and its sampler
+// is NeverSample or TraceIDRatioBased, alone or as the root of ParentBased. Then the trace id is
+// drawn here, and the sampler is asked about an id that it takes. Another sampler is asked about
+// each operation without a parent, which costs what the SDK needs for that (two allocations);
+// [Config].NoRoots avoids it. Attributes are built only for
+// spans that record, so samplers decide by name, parent and context.
 //
 // The package needs OpenTelemetry's API, not its SDK; the subpackages
 // spanfile and spanpipe, which plug into the SDK, do.

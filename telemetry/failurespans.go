@@ -101,7 +101,7 @@ func (t *tracing) failureAttributes(e *oplog.Event, short *core.OutOfBudgetError
 // error. It does not block, unless the provider's processors do.
 func (r *Resource) Refused(ctx context.Context, e oplog.Event) (span core.SpanRef, alone bool) {
 	span = r.tracing.failed(ctx, &e)
-	return span, !span.IsZero() && !trace.SpanContextFromContext(ctx).IsSampled()
+	return span, !span.IsZero() && !SpanIn(ctx).Sampled
 }
 
 // TraceOf returns the exported span that a log record should name to lead into
@@ -110,14 +110,14 @@ func (r *Resource) Refused(ctx context.Context, e oplog.Event) (span core.SpanRe
 // failure or a finding in that trace, among the last few, and "event". It is zero
 // and empty if nothing was exported.
 func (r *Resource) TraceOf(ctx context.Context) (span core.SpanRef, extent string) {
-	sc := trace.SpanContextFromContext(ctx)
-	if sc.IsSampled() {
-		return refTo(sc), names.TraceFull
+	in := SpanIn(ctx)
+	if in.Sampled {
+		return in.SpanRef, names.TraceFull
 	}
-	if r.tracing == nil || !sc.IsValid() {
+	if r.tracing == nil || in.IsZero() {
 		return core.SpanRef{}, ""
 	}
-	if span = r.tracing.events.about(sc.TraceID(), nil); span.IsZero() {
+	if span = r.tracing.events.about(in.TraceID, nil); span.IsZero() {
 		return span, ""
 	}
 	return span, names.TraceEvent

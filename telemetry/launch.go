@@ -29,13 +29,12 @@ type launch struct {
 }
 
 // prepare forwards under a launch span and leaves that open on success.
-func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (ticket core.Ticket, _ core.SpanRef, err error) {
+func (r *Resource) prepare(ctx context.Context, req core.UseRequest, as admission) (ticket core.Ticket, _ core.SpanRef, err error) {
 	req.Launch = names.Bound(req.Launch)
-	ctx, span := r.tracing.start(ctx, SpanLaunch)
-	req.Span = inForce(span.SpanContext())
-	recording := span.IsRecording()
+	ctx, span := r.tracing.start(ctx, SpanLaunch, as)
+	req.Span = SpanIn(ctx)
 	var start time.Time
-	if recording {
+	if span != nil {
 		start = time.Now()
 	}
 	returned := false
@@ -45,10 +44,10 @@ func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (ticket cor
 		}
 	}()
 	ticket, err = r.upstream.PrepareUse(ctx, req)
-	if err == nil && ticket.Intent().Context == nil { // or a layer below derived one from ctx
-		ticket.Intent().Context = ctx // the launch function's own spans nest under the launch, or stay unsampled with it
+	if err == nil {
+		enclose(ctx, ticket)
 	}
-	if !recording {
+	if span == nil {
 		returned = true
 		return ticket, core.SpanRef{}, err
 	}
@@ -61,6 +60,14 @@ func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (ticket cor
 	l.prepared(ticket.Intent(), start)
 	returned = true
 	return ticket, spanRef(span), nil
+}
+
+// enclose makes ctx that of the launch function, whose own spans nest under the launch, or stay
+// unsampled with it, unless a layer below derived one from it.
+func enclose(ctx context.Context, ticket core.Ticket) {
+	if in := ticket.Intent(); in.Context == nil {
+		in.Context = ctx
+	}
 }
 
 func (l *launch) prepared(in *core.Intent, start time.Time) {

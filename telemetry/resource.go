@@ -73,57 +73,75 @@ func (r *Resource) Operations() metrics.Operations {
 
 // Allocate forwards, counts, and traces as [SpanAlloc].
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
-	var span core.SpanRef
-	ctx, _, traced := r.tracing.admit(ctx, LevelOperations)
-	if !traced && r.path.Allocate(ctx, &req, &b) {
+	var start monotime.Instant
+	var span trace.Span
+	below, as := r.tracing.admit(ctx, LevelOperations, nil)
+	if as.starts() {
+		start = monotime.Now()
+		below, span = r.tracing.start(below, SpanAlloc, as)
+	}
+	if span == nil && r.path.Allocate(below, &req, &b) {
 		return b, nil
 	}
-	start := monotime.Now()
-	if traced {
-		b, span, err = r.allocate(ctx, req)
-	} else {
-		b, err = r.upstream.Allocate(ctx, req)
+	var ref core.SpanRef
+	switch {
+	case span != nil:
+		ref = spanRef(span)
+		b, err = r.allocate(below, span, req)
+	case as == declined:
+		start = monotime.Now()
+		root := r.tracing.roots.decline(ctx)
+		b, err = r.upstream.Allocate(root, req)
+		root.done()
+	default:
+		start = monotime.Now()
+		b, err = r.upstream.Allocate(below, req)
 	}
 	took := monotime.Now().Since(start)
-	if err != nil && span.IsZero() {
-		span = r.tracing.failed(ctx, &oplog.Event{Op: oplog.OpAllocate, Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Duration: took, Err: err})
+	if err != nil && ref.IsZero() {
+		ref = r.tracing.failed(ctx, &oplog.Event{Op: oplog.OpAllocate, Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Duration: took, Err: err})
 	}
-	r.calls.Note(oplog.OpAllocate, req.Stream, took, span, err)
+	r.calls.Note(oplog.OpAllocate, req.Stream, took, ref, err)
 	return b, err
 }
 
 // Deallocate forwards, counts, and traces as [SpanDealloc].
 func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
-	var span core.SpanRef
-	ctx, _, traced := r.tracing.admit(ctx, LevelOperations)
-	if !traced && r.path.Deallocate(ctx, &id, &b) {
+	var start monotime.Instant
+	var span trace.Span
+	below, as := r.tracing.admit(ctx, LevelOperations, nil)
+	if as.starts() {
+		start = monotime.Now()
+		below, span = r.tracing.start(below, SpanDealloc, as)
+	}
+	if span == nil && r.path.Deallocate(below, &id, &b) {
 		return b, nil
 	}
-	start := monotime.Now()
-	if traced {
-		b, span, err = r.deallocate(ctx, id)
-	} else {
-		b, err = r.upstream.Deallocate(ctx, id)
+	var ref core.SpanRef
+	switch {
+	case span != nil:
+		ref = spanRef(span)
+		b, err = r.deallocate(below, span, id)
+	case as == declined:
+		start = monotime.Now()
+		root := r.tracing.roots.decline(ctx)
+		b, err = r.upstream.Deallocate(root, id)
+		root.done()
+	default:
+		start = monotime.Now()
+		b, err = r.upstream.Deallocate(below, id)
 	}
 	took := monotime.Now().Since(start)
-	if err != nil && span.IsZero() {
-		span = r.tracing.failed(ctx, &oplog.Event{Op: oplog.OpDeallocate, Stream: id.AllocStream, Block: id, Duration: took, Err: err})
+	if err != nil && ref.IsZero() {
+		ref = r.tracing.failed(ctx, &oplog.Event{Op: oplog.OpDeallocate, Stream: id.AllocStream, Block: id, Duration: took, Err: err})
 	}
-	r.calls.Note(oplog.OpDeallocate, id.AllocStream, took, span, err)
+	r.calls.Note(oplog.OpDeallocate, id.AllocStream, took, ref, err)
 	return b, err
 }
 
-// allocate, deallocate and prepare return the span of the call too, none if
-// it is not sampled.
-
 // allocate tells the upstream the span before it forwards, so that a wait for
 // the block's readiness can link to it.
-func (r *Resource) allocate(ctx context.Context, req core.Request) (b core.Block, _ core.SpanRef, err error) {
-	ctx, span := r.tracing.start(ctx, SpanAlloc)
-	if !span.IsRecording() {
-		b, err = r.upstream.Allocate(ctx, req)
-		return b, core.SpanRef{}, err
-	}
+func (r *Resource) allocate(ctx context.Context, span trace.Span, req core.Request) (b core.Block, err error) {
 	req.Span = spanRef(span)
 	returned := false
 	defer func() {
@@ -139,22 +157,18 @@ func (r *Resource) allocate(ctx context.Context, req core.Request) (b core.Block
 	}
 	r.tracing.endSpan(span, err)
 	returned = true
-	return b, req.Span, err
+	return b, err
 }
 
-func (r *Resource) deallocate(ctx context.Context, id core.BlockID) (core.Block, core.SpanRef, error) {
-	ctx, span := r.tracing.start(ctx, SpanDealloc)
+func (r *Resource) deallocate(ctx context.Context, span trace.Span, id core.BlockID) (core.Block, error) {
 	b, err := r.upstream.Deallocate(ctx, id)
-	if !span.IsRecording() {
-		return b, core.SpanRef{}, err
-	}
 	if err != nil {
 		set(span, r.tracing.idAttributes(id))
 	} else {
 		set(span, r.tracing.blockAttributes(b))
 	}
 	r.tracing.endSpan(span, err)
-	return b, spanRef(span), err
+	return b, err
 }
 
 // PrepareUse forwards, counts, and opens a [SpanLaunch] with a [SpanPrepare]
@@ -163,14 +177,19 @@ func (r *Resource) deallocate(ctx context.Context, id core.BlockID) (core.Block,
 func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.Ticket, err error) {
 	var span core.SpanRef
 	start := monotime.Now()
-	ctx, parent, traced := r.tracing.admit(ctx, LevelLaunches)
-	if traced {
-		t, span, err = r.prepare(ctx, req)
-	} else {
-		if parent.IsValid() && r.tracing.level <= LevelLaunches {
-			req.Span = inForce(parent)
+	below, as := r.tracing.admit(ctx, LevelLaunches, &req.Span)
+	switch {
+	case as.starts():
+		t, span, err = r.prepare(below, req, as)
+	case as == declined:
+		root := r.tracing.roots.decline(ctx)
+		req.Span = root.ref()
+		if t, err = r.upstream.PrepareUse(root, req); err == nil {
+			t.Intent().Trace = root
+			enclose(root, t)
 		}
-		t, err = r.upstream.PrepareUse(ctx, req)
+	default:
+		t, err = r.upstream.PrepareUse(below, req)
 	}
 	took := monotime.Now().Since(start)
 	if err != nil && span.IsZero() {
@@ -194,9 +213,14 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 
 func (r *Resource) endUse(ctx context.Context, t core.Ticket, op oplog.Op) (err error) {
 	var span core.SpanRef
+	var root *declinedRoot
 	stream := core.DefaultStream
 	if t.IsOpen() {
-		stream = t.Intent().Stream // it cannot be read afterwards
+		stream = t.Intent().Stream // neither can be read afterwards
+		root, _ = t.Intent().Trace.(*declinedRoot)
+		if root != nil && (r.tracing == nil || root.of != r.tracing.roots) {
+			root = nil // of another layer
+		}
 	}
 	start := monotime.Now()
 	switch launch := r.claim(t); {
@@ -209,6 +233,9 @@ func (r *Resource) endUse(ctx context.Context, t core.Ticket, op oplog.Op) (err 
 		err = r.upstream.AbortUse(ctx, t)
 	}
 	took := monotime.Now().Since(start)
+	if err == nil && root != nil {
+		root.done()
+	}
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &oplog.Event{Op: op, Duration: took, Err: err})
 	}

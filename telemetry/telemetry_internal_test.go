@@ -48,7 +48,7 @@ func wrappings(t *testing.T) map[string]func(context.Context) context.Context {
 func TestAnOperationIsFoundInWhateverWrapsItsContext(t *testing.T) {
 	request := trace.ContextWithSpanContext(t.Context(), sampledContext(trace.FlagsSampled))
 	operation := under(request, trace.SpanFromContext(request))
-	untraced := carry(operation, sampledContext(trace.FlagsSampled))
+	untraced := carry(operation, core.SpanContext{SpanRef: core.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}, Sampled: true})
 	for name, wrap := range wrappings(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []struct {

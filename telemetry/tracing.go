@@ -14,13 +14,13 @@ import (
 
 // tracing makes the spans of one resource. A nil tracing makes none.
 //
-// The order in every operation is: look at the parent, start the span, and
-// only if it records build anything more. The parent is looked at first
-// because starting a span allocates even where the sampler says no.
+// The order in every operation is: look at the parent, or draw the trace id of a root, start the
+// span, and only if it records build anything more. The SDK is asked last, because starting a span
+// allocates even where the sampler says no.
 type tracing struct {
 	tracer trace.Tracer
 	level  Level
-	roots  bool
+	roots  *roots // nil if operations without a parent get no span
 	device attribute.KeyValue
 	// findings may be nil.
 	findings *Findings
@@ -37,23 +37,32 @@ func (cfg Config) tracing(ordinal int) *tracing {
 	if cfg.Findings != nil {
 		events = &cfg.Findings.events
 	}
-	return &tracing{
+	t := &tracing{
 		tracer: cfg.TracerProvider.Tracer(ScopeName),
 		level:  cfg.Level,
-		roots:  !cfg.NoRoots,
 		device: AttrDevice.Int(ordinal),
 
 		findings: cfg.Findings,
 		events:   events,
 	}
+	if !cfg.NoRoots {
+		t.roots = rootsOf(cfg.TracerProvider)
+	}
+	return t
 }
 
-// start starts a span that the caller ends, if it records. The context is for
-// the layers below.
+// start starts the span of an operation as it was admitted, which the caller ends; nil if that does
+// not record. The context is for the layers below.
 //
 //nolint:spancheck // the caller ends it
-func (t *tracing) start(ctx context.Context, name SpanName) (context.Context, trace.Span) {
+func (t *tracing) start(ctx context.Context, name SpanName, as admission) (context.Context, trace.Span) {
 	ctx, span := t.tracer.Start(ctx, string(name))
+	if as == asRoot {
+		t.roots.asked(span)
+	}
+	if !span.IsRecording() {
+		return ctx, nil
+	}
 	return enter(ctx, span), span
 }
 
@@ -66,32 +75,31 @@ func (t *tracing) endSpan(span trace.Span, err error, options ...trace.SpanEndOp
 }
 
 // spanRef refers to span, or to none if nobody will ever see it.
-func spanRef(span trace.Span) core.SpanRef { return refTo(span.SpanContext()) }
-
-func refTo(sc trace.SpanContext) core.SpanRef {
+func spanRef(span trace.Span) core.SpanRef {
+	sc := span.SpanContext()
 	if !sc.IsSampled() {
 		return core.SpanRef{}
 	}
 	return core.SpanRef{TraceID: sc.TraceID(), SpanID: sc.SpanID()}
 }
 
-// inForce is what is kept of a span context.
-func inForce(sc trace.SpanContext) core.SpanContext {
-	if !sc.IsValid() {
-		return core.SpanContext{}
-	}
-	return core.SpanContext{SpanRef: core.SpanRef{TraceID: sc.TraceID(), SpanID: sc.SpanID()}, Sampled: sc.IsSampled()}
-}
-
 // SpanIn is the span in force in ctx, sampled or not, for a guard that keeps whose
 // request did what; see debugguard.Config. It allocates nothing.
-func SpanIn(ctx context.Context) core.SpanContext { return inForce(trace.SpanContextFromContext(ctx)) }
+func SpanIn(ctx context.Context) core.SpanContext {
+	if d, ok := ctx.(*declinedRoot); ok {
+		return d.ref()
+	}
+	sc := trace.SpanContextFromContext(ctx)
+	in := core.SpanContext{SpanRef: core.SpanRef{TraceID: sc.TraceID(), SpanID: sc.SpanID()}, Sampled: sc.IsSampled()}
+	if in.TraceID == [16]byte{} || in.SpanID == [8]byte{} {
+		return core.SpanContext{}
+	}
+	return in
+}
 
 // spanContext is what ref refers to; it is invalid for the zero ref.
 func spanContext(ref core.SpanRef) trace.SpanContext {
-	return trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: ref.TraceID, SpanID: ref.SpanID, TraceFlags: trace.FlagsSampled,
-	})
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: ref.TraceID, SpanID: ref.SpanID, TraceFlags: trace.FlagsSampled})
 }
 
 // operation is the context that the layers below get with an operation in a sampled
@@ -150,21 +158,62 @@ func enter(ctx context.Context, span trace.Span) context.Context {
 	return ctx
 }
 
-// admit looks at the caller's span, once, and returns it. It reports whether an operation
-// that is traced up to the level last gets a span. If it gets none although the
-// caller's is sampled, the layers below are told the caller's.
-func (t *tracing) admit(ctx context.Context, last Level) (_ context.Context, parent trace.SpanContext, traced bool) {
+// admission says what becomes of an operation.
+type admission uint8
+
+const (
+	// asIs: it gets no span.
+	asIs admission = iota
+	// asChild: it gets one if the sampler takes it.
+	asChild
+	// asRoot: the same, in a trace of its own.
+	asRoot
+	// declined: the sampler would not take the root that it would begin.
+	declined
+)
+
+// starts reports whether there is a span to start.
+func (a admission) starts() bool { return a == asChild || a == asRoot }
+
+// admit looks at the caller's span, once. It says whether an operation
+// that is traced up to the level last gets a span, and the context to start it with. If it gets
+// none although the caller's is sampled, the layers below are told the caller's.
+// in, unless nil, becomes the caller's span.
+func (t *tracing) admit(ctx context.Context, last Level, in *core.SpanContext) (context.Context, admission) {
 	if t == nil {
-		return ctx, parent, false
+		return ctx, asIs
 	}
-	parent = trace.SpanContextFromContext(ctx)
-	switch traced = t.level <= last; {
-	case !parent.IsValid():
-		return ctx, parent, traced && t.roots
-	case traced:
-		return ctx, parent, parent.IsSampled()
+	if d, ok := ctx.(*declinedRoot); ok {
+		if in != nil && t.level <= last {
+			*in = d.ref()
+		}
+		return ctx, asIs
 	}
-	return carry(ctx, parent), parent, false
+	span, ok := ctx.Value(spanKey).(trace.Span)
+	if !ok {
+		return t.root(ctx, last)
+	}
+	caller := span.SpanContext()
+	switch {
+	case !caller.IsValid():
+		return t.root(ctx, last)
+	case !caller.IsSampled():
+		if in != nil && t.level <= last {
+			in.SpanRef = core.SpanRef{TraceID: caller.TraceID(), SpanID: caller.SpanID()}
+		}
+		return ctx, asIs
+	case t.level <= last:
+		return ctx, asChild
+	}
+	return carry(ctx, SpanIn(ctx)), asIs
+}
+
+// root is admit for an operation without a parent.
+func (t *tracing) root(ctx context.Context, last Level) (context.Context, admission) {
+	if t.level > last || t.roots == nil {
+		return ctx, asIs
+	}
+	return t.roots.draw(ctx)
 }
 
 // correlate tells the layers below the caller's span, for an operation that
@@ -173,14 +222,14 @@ func (t *tracing) correlate(ctx context.Context) context.Context {
 	if t == nil {
 		return ctx
 	}
-	return carry(ctx, trace.SpanContextFromContext(ctx))
-}
-
-func carry(ctx context.Context, parent trace.SpanContext) context.Context {
-	if ref := refTo(parent); !ref.IsZero() {
-		return &operation{Context: ctx, span: ref}
+	if caller := SpanIn(ctx); caller.Sampled {
+		return carry(ctx, caller)
 	}
 	return ctx
+}
+
+func carry(ctx context.Context, caller core.SpanContext) context.Context {
+	return &operation{Context: ctx, span: caller.SpanRef}
 }
 
 // Level says which operations become spans.
@@ -234,7 +283,7 @@ func (t *tracing) beginStep(ctx context.Context, step oplog.Step) func(error) {
 	if step.Direction != "" {
 		name, last = SpanCopy, LevelOperations
 	}
-	if t == nil || t.level > last || !trace.SpanContextFromContext(ctx).IsSampled() {
+	if t == nil || t.level > last || !SpanIn(ctx).Sampled {
 		return nil
 	}
 	_, span := t.tracer.Start(ctx, string(name))

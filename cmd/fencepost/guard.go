@@ -44,7 +44,7 @@ it). --hunt-tag names all tags that are hunted from now on, each flag one,
 for a tag may hold commas; --hunt-tag= is none of them. The process takes changes
 from its own machine only.
 
-Exit codes: 0 shown, or switched; 1 nobody answers there, or the change was not
+Exit codes: 0 shown, or switched; 1 no process answers there, or the change was not
 taken; 2 a bad flag or word.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -33,7 +33,7 @@ func (k *books) allocated(b core.Block, asked uint64) {
 }
 
 // Released notes a notice. Blocks that the suite did not allocate through the
-// outermost layer are noted too, and judged by nobody.
+// outermost layer are noted too, and not judged.
 func (k *books) Released(b core.Block) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

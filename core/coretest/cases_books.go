@@ -11,7 +11,7 @@ import (
 var bookCases = []testCase{
 	{name: "statistics are exact in requested bytes", room: 64 * mib, run: (*trial).exactStatistics},
 	{name: "the free counters are exact and never run back", run: (*trial).freeCounters},
-	{name: "a release is told exactly once whoever reaps", run: (*trial).concurrentReapers},
+	{name: "a release is told exactly once, whichever goroutine reaps", run: (*trial).concurrentReapers},
 	{name: "drain leaves nothing outstanding", run: (*trial).drainIsAccurate},
 }
 

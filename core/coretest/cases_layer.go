@@ -100,7 +100,7 @@ func (t *trial) layersTell() {
 		unit := i.IsolationGranularity()
 		t.check(unit == base.IsolationGranularity() || !r.Features().Has(core.Isolation), "%v says that the unit of isolated blocks is %d, its backend %d", r, unit, base.IsolationGranularity())
 		t.check(i.Leased(stream), "%v says that a leased stream is not", r)
-		t.check(i.Leased(invented) == base.Leased(invented), "%v says of a stream that nobody leased: %v", r, i.Leased(invented))
+		t.check(i.Leased(invented) == base.Leased(invented), "%v says of a stream that was never leased: %v", r, i.Leased(invented))
 		t.check(i.Adopted(b.ID, stream) == base.Adopted(b.ID, stream), "%v says that the stream is adopted: %v", r, i.Adopted(b.ID, stream))
 		_, told := i.Unordered(b.ID, stream, core.Read)
 		t.check(told == known, "%v knows what is ordered: %v; its backend: %v", r, told, known)

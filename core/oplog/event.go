@@ -78,7 +78,7 @@ type Event struct {
 	WaitedFor [4]core.WaitRef
 	// Span is the sampled span under which the operation ran, see [core.SpanOf], or
 	// the one that a [Sink] made of a refusal. Zero if there is none or
-	// nobody traces.
+	// no trace has.
 	Span core.SpanRef
 	// Err is the error returned, nil for a success.
 	Err error

@@ -33,7 +33,7 @@ type StreamInfo struct {
 	// Number tells the streams of a pool apart; another stream may have it when
 	// this one is gone.
 	Number int
-	// Lease is who has the stream; nil if nobody does. The default stream needs
+	// Lease is the lease on the stream; nil if there is none. The default stream needs
 	// none.
 	Lease *LeaseInfo
 	// Default is the legacy default stream.

@@ -86,7 +86,7 @@ type Driver interface {
 	// with it, or when it is unmapped if it still is mapped.
 	MemRelease(h MemHandle) error
 	// MemMap puts the memory of h, all of it, at a reserved range or a part of
-	// one, where nothing is mapped. Nobody may touch it before MemAccess.
+	// one, where nothing is mapped. It must not be touched before MemAccess.
 	// Memory is mapped at one place at a time. While its handle is kept it may
 	// be mapped again after an unmap, there or elsewhere; its content is
 	// undefined then.

@@ -123,7 +123,7 @@ func (d *Device) Synchronize() error {
 	return d.do(cuCtxSynchronize, inContext)
 }
 
-// Close releases the primary context: it goes when nobody else in this process
+// Close releases the primary context: it goes when no other code in this process
 // holds it. Handles must not be used afterwards; calls are refused with
 // CUDA_ERROR_DEINITIALIZED. A second Close does nothing. It may block.
 func (d *Device) Close() error {

@@ -6,7 +6,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda/internal/ccall"
 )
 
-// Somebody else in the process may capture a stream in the global mode, which
+// Other code in the process may capture a stream in the global mode, which
 // is the default of CUDA's. A call that CUDA calls potentially unsafe, made on
 // any thread, then fails and invalidates that capture: an event query of the
 // reaper's would break a capture that has nothing to do with it. So every such

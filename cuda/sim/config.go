@@ -57,7 +57,7 @@ type Config struct {
 	// Empty means one that no other process has and that begins with
 	// "GPU-00000000-0000-0000-", the same for each device of an ordinal in this
 	// process. The PCI bus id follows from it. Devices of one UUID, in whichever
-	// process, are one device for whoever reads metrics, as processes on a GPU
+	// process, are one device in metrics, as processes on a GPU
 	// are; but each has all its memory for itself and does not see what the
 	// others use.
 	UUID string

@@ -206,7 +206,7 @@ func (o *op) belong(s *stream) {
 const trustedRuns = 64
 
 // mayStray reports whether an operation touches what its launches do not declare, or may touch
-// what nobody knows of yet.
+// what is not known yet.
 func (o *op) mayStray() bool {
 	if k := o.kernel; k != nil && (k.Declare == nil || k.Indirect || k.trusted.Load() < trustedRuns) {
 		return true

@@ -77,7 +77,7 @@
 // # Peers
 //
 // Devices of one process may copy from and wait for one another, whatever
-// clocks they run by; a seeded one is driven by whoever waits for it. What a
+// clocks they run by; a seeded one is driven by the callers that wait for it. What a
 // wait teaches goes from oracle to oracle, through any number of devices, and
 // so does what the host learns. A copy is judged at both ends: by the
 // destination's oracle as a write, by the source's as a read in its own clock.

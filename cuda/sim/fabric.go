@@ -10,7 +10,7 @@ import (
 // directly or through a third. What runs on one may let another go on, so
 // they share a count of what happened: who finds nothing to do notes the
 // count, looks once more everywhere, and sleeps until it moves. A seeded
-// device has no goroutine, so whoever waits for it runs its operations.
+// device has no goroutine, so the callers that wait for it run its operations.
 type fabric struct {
 	devices []*Device // never changed: a larger set is another fabric
 
@@ -108,7 +108,7 @@ func (f *fabric) post(d *Device, list []sighting) {
 }
 
 // stepPeer runs one operation of another seeded device of the fabric; false if
-// there is none, or if somebody else is at work wherever lock does not wait for that.
+// there is none, or if another goroutine is at work where lock does not wait for that.
 func (d *Device) stepPeer(lock func(*sync.Mutex) bool) bool {
 	f := d.fabric.Load()
 	if f == nil {

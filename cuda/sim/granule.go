@@ -12,7 +12,7 @@ const pageBytes = 4096
 // granule is what is known of a granule of an arena that is backed. Memory that
 // held something before is scrambled, so that what a program reads without having
 // written it has no meaning; but where it is touched and not before, as memory
-// that nobody touches takes none of the machine's.
+// that is not touched takes none of the machine's.
 type granule struct {
 	pattern uint64
 	// stale has a bit for each page that is yet to be scrambled, which is cleared

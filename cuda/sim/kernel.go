@@ -30,7 +30,7 @@ type Kernel struct {
 	// finding.
 	Run func(x *Exec)
 
-	guard bool // of driver.GuardImage, which nobody else can make
+	guard bool // of driver.GuardImage, which no program can make
 	// trusted is how often in a row it has touched no more than Declare lists.
 	trusted *atomic.Int32
 }

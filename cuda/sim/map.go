@@ -189,7 +189,7 @@ func (d *Device) MemUnreserve(ptr, bytes uint64) error {
 	return nil
 }
 
-// MemMap puts memory at reserved addresses, where nobody may touch it yet. It
+// MemMap puts memory at reserved addresses, where it must not be touched yet. It
 // does not block.
 func (d *Device) MemMap(ptr, bytes uint64, mh driver.MemHandle) error {
 	h, unlock, err := d.lockMapped(mMemMap)

@@ -50,7 +50,7 @@ func (p *pool) alloc(bytes uint64, s *stream) *node {
 	}
 	size := roundUp(bytes, unit)
 	n := p.find(size, s)
-	// Joining what the device has passed costs nobody anything; joining more
+	// Joining what the device has passed costs nothing; joining more
 	// ties memory that all streams could use to s, so it comes second.
 	for _, mayUse := range [...]*stream{nil, s} {
 		if n == nil && p.unmerged > 0 {

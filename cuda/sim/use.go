@@ -144,7 +144,7 @@ func (d *Device) judge(o *op, touched Range) {
 func (d *Device) judgeUse(o *op, u *use, from, to uint64, access core.Access) {
 	a := o.accessOf(from, to)
 	switch {
-	case u.over != nil: // and no access of the block that it hit, whoever that is
+	case u.over != nil: // and no access of the block that it hit
 		d.report(OutOfBounds, u.over, a.party(access), Party{})
 	case u.blk != nil:
 		d.touch(u.blk, o.now, a, access)
@@ -179,7 +179,7 @@ func (d *Device) judgeDeclared(o *op, touched Range) {
 }
 
 // judgeUndeclared reports the first block in [from, to) that was not declared so.
-// What is nobody's, or out of the bounds of what was declared, is told as that.
+// What is in no block, or out of the bounds of what was declared, is told as that.
 func (d *Device) judgeUndeclared(o *op, from, to uint64, kind core.Access) {
 	parts := d.resolveLate(o, Range{from, to - from, kind})
 	d.attributeLate(o, parts)

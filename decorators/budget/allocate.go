@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // Allocate charges the request and passes it on. It never waits: if the
@@ -95,7 +96,7 @@ func (r *Resource) attempt(ctx context.Context, req *core.Request, c *claim, b *
 		g.undo()
 		return err
 	}
-	g.record.become(b.ID.Generation)
+	g.become(b.ID.Generation, r.part.Of(r.records.Enter(b)))
 	return nil
 }
 
@@ -112,8 +113,9 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	if b.State == core.Freed { // released has it
 		return b, nil
 	}
+	rec := r.part.Of(r.records.Find(b.ID)) // it may be released by now, and be another block's
 	if l := r.streams.peek(b.ID.AllocStream); l != nil {
-		l.retire(b.ID.Generation)
+		l.retire(b.ID.Generation, rec)
 		l.mu.Unlock()
 	}
 	r.ledger.tellRoom()
@@ -123,8 +125,9 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 // Withhold counts a live block among the holders as what it is above, and passes
 // on. It stays charged.
 func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
+	rec := r.part.Of(r.records.Find(id))
 	if l := r.streams.peek(id.AllocStream); l != nil {
-		l.withhold(id.Generation, as)
+		l.withhold(id.Generation, rec, as)
 		l.mu.Unlock()
 	}
 	r.upstream.Withhold(id, as)
@@ -134,9 +137,9 @@ func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
 // released takes a block that the device has passed off the ledger. Its bytes are those
 // of the record, not of the notice: exactly what was charged. A generation without a
 // record was allocated around the budget.
-func (r *Resource) released(b core.Block) {
+func (r *Resource) released(of *path.Record, b core.Block) {
 	if l := r.streams.peek(b.ID.AllocStream); l != nil {
-		l.release(b.ID.Generation)
+		l.release(b.ID.Generation, r.part.Of(of))
 		l.mu.Unlock()
 	}
 }
@@ -147,7 +150,18 @@ func (r *Resource) released(b core.Block) {
 type grant struct {
 	ledger         *streamLedger
 	drawn, padding part
-	record         *record
+	// It is counted in the tally as what it will be.
+	tally *tally
+	as    core.BlockState
+}
+
+// become makes rec the record of the block g that came of the grant. No lock is needed: the block is not
+// handed out yet.
+func (g *grant) become(of core.Generation, rec *record) {
+	rec.tally, rec.account = g.tally, g.drawn.account
+	rec.bytes, rec.drawn = g.drawn.bytes+g.padding.bytes, g.drawn.bytes
+	rec.pending, rec.state = false, g.as
+	rec.of.Store(uint64(of))
 }
 
 // part is bytes of one stream account, some of which may be on loan.
@@ -207,11 +221,11 @@ func (r *Resource) fillFrom(l *streamLedger, req *core.Request, c *claim, g *gra
 		l.leave(from)
 		return short
 	}
-	as := core.Live
+	g.tally, g.as = l.tallyOf(req.Tag), core.Live
 	if req.Withheld {
-		as = core.Quarantined
+		g.as = core.Quarantined
 	}
-	g.record = l.book(req.Tag, from, req.Bytes, n, as)
+	g.tally.in[g.as].add(req.Bytes)
 	return nil
 }
 
@@ -269,7 +283,7 @@ func (g *grant) undo() {
 func (g *grant) undoLocked() {
 	g.drawn.giveBack()
 	g.padding.giveBack()
-	g.ledger.strike(g.record)
+	g.tally.in[g.as].sub(g.drawn.bytes + g.padding.bytes)
 	g.ledger.leave(g.drawn.account)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -44,7 +45,9 @@ type Resource struct {
 	refusals atomic.Uint64
 	repeated atomic.Uint64 // failures of the upstream that were tried again
 
-	path *quick.Path
+	path    *quick.Path
+	records *path.Records
+	part    path.Part[record]
 }
 
 var _ core.Resource = (*Resource)(nil)
@@ -65,7 +68,8 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		r.path = below.Extend(r, &quickBudget{r, below})
 		r.streams.path = r.path
 	}
-	r.path.Subscribe(upstream, r.released)
+	r.records, r.part = path.Join[record](upstream, r.path != nil)
+	r.records.Subscribe(upstream, path.Listener{Hear: r.released, OnPath: r.path != nil})
 	return r, nil
 }
 
@@ -152,7 +156,7 @@ func (r *Resource) FreedOn(id core.StreamID) core.FreeCounters { return r.upstre
 
 // Subscribe adds a listener for the upstream's notices. The budget heard of
 // each block first: its bytes have left the ledger when l is called.
-func (r *Resource) Subscribe(l core.Listener) { r.upstream.Subscribe(l) }
+func (r *Resource) Subscribe(l core.Listener) { r.records.Subscribe(r.upstream, l) }
 
 // CheckLive forwards.
 func (r *Resource) CheckLive(ctx context.Context) error { return r.upstream.CheckLive(ctx) }

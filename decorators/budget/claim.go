@@ -41,12 +41,14 @@ func (c *claim) take(n, lendable uint64) (uint64, bool) {
 
 func (c *claim) give(n uint64) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		c.ledger.give(n)
-		return
+	closed := c.closed
+	if !closed {
+		c.unspent += n
 	}
-	c.unspent += n
+	c.mu.Unlock()
+	if closed {
+		c.ledger.give(n) // which wakes a waiter, whose lock is not taken under the claim's
+	}
 }
 
 func (c *claim) room(lendable uint64) uint64 {

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -26,7 +27,7 @@ func (q *quickBudget) Allocate(o *quick.Op) bool {
 		g.undoLocked()
 		return false
 	}
-	g.record.become(o.Block.ID.Generation)
+	g.become(o.Block.ID.Generation, q.r.part.Of(o.Record))
 	return true
 }
 
@@ -36,7 +37,7 @@ func (q *quickBudget) Deallocate(o *quick.Op) bool {
 	if l == nil || !q.below.Layer.Deallocate(o) {
 		return false
 	}
-	l.release(o.ID.Generation)
+	l.release(o.ID.Generation, q.r.part.Of(o.Record))
 	return true
 }
 
@@ -48,6 +49,9 @@ func (t *streamLedgers) atHand(id core.StreamID, of *quick.Lane) *streamLedger {
 	}
 	return nil
 }
+
+// SharedRecords are those of the layers above: see package path.
+func (r *Resource) SharedRecords() (core.Resource, *path.Records) { return r, r.records }
 
 // QuickPath is the layer's, for the layers of this module: see package quick.
 func (r *Resource) QuickPath() *quick.Path { return r.path }

@@ -86,3 +86,24 @@ func TestAPairTouchesFewCacheLines(t *testing.T) {
 		}
 	}
 }
+
+// A reader that has found the record of a block may come to it when it is another block's.
+func TestARecordThatIsUsedAgainIsNotTakenForTheFormerBlocks(t *testing.T) {
+	r := newBudget(t, &leaf{}, Config{Limit: mib})
+	first := mustAllocate(t, r, core.Request{Bytes: 100, Stream: 1})
+	found := r.part.Of(r.records.Find(first.ID))
+	mustFree(t, r, first)
+	for range 20 { // one of which may have the record
+		b := mustAllocate(t, r, core.Request{Bytes: 100, Stream: 1})
+		l := r.streams.peek(1)
+		l.withhold(first.ID.Generation, found, core.Quarantined)
+		l.retire(first.ID.Generation, found)
+		l.release(first.ID.Generation, found)
+		l.mu.Unlock()
+		if h := r.Holders(); len(h) != 1 || h[0].State != core.Live || h[0].Bytes != 100 {
+			t.Fatalf("holders %+v of one live block", h)
+		}
+		mustFree(t, r, b)
+	}
+	wantEmpty(t, r)
+}

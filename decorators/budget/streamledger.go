@@ -2,6 +2,7 @@ package budget
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
@@ -12,10 +13,8 @@ import (
 // part of change in one step, under its lock. While that is held the upstream is
 // asked for its free counters (core.FreeCounters) and for nothing else.
 //
-// Blocks are kept by generation, so that a block which gets the address of one
-// that is still being freed is another block. They are kept here, and not in a
-// map of all streams with its own lock, because each operation changes a block
-// together with its stream's sums: one lock instead of two. A grant counts as
+// What is kept of a block is a part of its record (package path), which the lock of its stream's ledger
+// guards: each operation changes a block together with its stream's sums. A grant counts as
 // live from the start, so an allocation changes the sums once.
 //
 // # What may be lent
@@ -46,7 +45,6 @@ type streamLedger struct {
 	// do while grants are under way or blocks on its books.
 	dropped bool
 	grants  uint64
-	records records
 	// freed is the bytes of all frees ever made here, including those whose
 	// notice came before Deallocate returned.
 	freed   uint64
@@ -82,29 +80,33 @@ type streamAccount struct {
 // that forgetting costs a constant for each new tag.
 const maxIdleTallies = 64
 
-// book enters bytes that were granted, of which so many are drawn from a, as live from
-// now on; l.mu must be held.
-func (l *streamLedger) book(tag core.Tag, a *streamAccount, bytes, drawn uint64, as core.BlockState) *record {
-	tally := l.last
-	if tally == nil || tally.tag != tag {
-		tally = l.tallyOf(tag)
-	}
-	l.tags.of(tally)
-	rec := l.records.open()
-	rec.tally, rec.account = tally, a
-	rec.bytes, rec.drawn = bytes, drawn
-	rec.state = as
-	tally.in[as].add(rec.bytes)
-	return rec
+// record is what the budget keeps of one block: where it is counted, and which of its bytes are drawn
+// from a claim. It is one cache line, so that records of two streams share none. The lock of the stream's
+// ledger guards it while it is of a block there.
+type record struct {
+	of           atomic.Uint64 // the block's generation, 0 while it is of none
+	tally        *tally
+	account      *streamAccount
+	bytes, drawn uint64
+	pending      bool
+	state        core.BlockState // where the tally counts it
+	_            [16]byte
 }
 
-// strike undoes book; l.mu must be held.
-func (l *streamLedger) strike(rec *record) {
-	rec.tally.in[rec.state].sub(rec.bytes)
-	l.records.abandon(rec)
-}
+// isOf reports whether it is the record of g; it may be nil.
+func (r *record) isOf(g core.Generation) bool { return r != nil && r.of.Load() == uint64(g) }
 
+// tallyOf is the tally of a tag that is given memory; l.mu must be held.
 func (l *streamLedger) tallyOf(tag core.Tag) *tally {
+	t := l.last
+	if t == nil || t.tag != tag {
+		t = l.findTally(tag)
+	}
+	l.tags.of(t)
+	return t
+}
+
+func (l *streamLedger) findTally(tag core.Tag) *tally {
 	t := l.tallies[tag]
 	if t == nil {
 		if len(l.order) >= max(maxIdleTallies, l.forgetAt) {
@@ -144,9 +146,8 @@ func (l *streamLedger) accountOf(c *claim) *streamAccount {
 
 // retire moves a live block to pending; l.mu must be held. A block that is
 // gone was passed before its Deallocate returned.
-func (l *streamLedger) retire(g core.Generation) {
-	rec := l.records.find(g)
-	if rec == nil {
+func (l *streamLedger) retire(g core.Generation, rec *record) {
+	if !rec.isOf(g) {
 		return
 	}
 	rec.pending = true
@@ -159,11 +160,11 @@ func (l *streamLedger) retire(g core.Generation) {
 // release takes a block off the books; l.mu must be held. A block that is
 // not pending was passed before its Deallocate returned, or was given back
 // around the budget: nothing of it was ever lent.
-func (l *streamLedger) release(g core.Generation) {
-	rec := l.records.remove(g)
-	if rec == nil {
+func (l *streamLedger) release(g core.Generation, rec *record) {
+	if !rec.isOf(g) {
 		return
 	}
+	rec.of.Store(0)
 	drawn, padding := part{rec.account, rec.drawn, 0}, part{&l.general, rec.bytes - rec.drawn, 0}
 	if rec.pending {
 		drawn.account.pending -= drawn.bytes
@@ -176,14 +177,13 @@ func (l *streamLedger) release(g core.Generation) {
 	drawn.giveBack()
 	padding.giveBack()
 	l.leave(rec.account)
-	l.records.recycle(rec)
 }
 
 // withhold counts a live block as what it is above; l.mu must be held. A block
 // only goes on in its life: of two notices that overtake each other the later
 // state holds.
-func (l *streamLedger) withhold(g core.Generation, as core.BlockState) {
-	if rec := l.records.find(g); rec != nil && !rec.pending && rec.state < as {
+func (l *streamLedger) withhold(g core.Generation, rec *record, as core.BlockState) {
+	if rec.isOf(g) && !rec.pending && rec.state < as {
 		rec.count(as)
 	}
 }

@@ -70,10 +70,7 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 	if err := r.obtain(ctx, req, b, patient); err != nil {
 		return err
 	}
-	rec, due := r.ledger.Enter(b, monotime.Now())
-	if l := r.path.Lane(b.ID.AllocStream); l != nil {
-		due = r.stackDue(l, b.Bytes)
-	}
+	rec, due := r.note(b)
 	if hunted || r.keepsStacks(b.Bytes, due) {
 		stack := r.ledger.Stacks.Capture(3)
 		rec.Stacked = true // the block is nobody's yet
@@ -147,7 +144,8 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	}()
 	r.arm(ctx, launchArm, rec, redZones)
 	armed = true
-	r.ledger.EnterGuarded(rec)
+	_, shard := r.prepareLane(b.ID.AllocStream)
+	r.ledger.EnterGuarded(shard, r.records.Enter(&b), rec)
 	r.count.guarded.Add(1)
 	return b, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
-// When a block leaves a hunt's quarantine, nobody watches its bytes any more. So
+// When a block leaves a hunt's quarantine, its bytes are not watched any more. So
 // the guard allocates a canary right behind such a free, on the same stream: a
 // small block of its own, which mostly gets the very same bytes. It is filled with
 // a pattern and compared again and again, in turn with the batches of its stream

@@ -64,7 +64,7 @@ type Config struct {
 // Advanced is the part of [Config] for those who tune the guard or build a stack by hand.
 type Advanced struct {
 	// Refuse makes the guard refuse a misuse that a call can refuse, where it
-	// only reports it otherwise: a read of what nobody wrote, a pointer into a
+	// only reports it otherwise: a read of what was never written, a pointer into a
 	// block that the launch does not declare, a use that bypassed the fences,
 	// a write to a sealed block. Work on freed blocks is refused in any case.
 	Refuse bool
@@ -89,7 +89,7 @@ type Advanced struct {
 	// done in the background: what was found is told by ReapPending and Drain.
 	UpkeepInterval time.Duration
 	// Memory is how many bytes there are to be had, a device's or a budget's, whichever
-	// is less. It sizes a quarantine that nobody has sized. Zero means that it is plenty.
+	// is less. It sizes the default quarantine. Zero means that it is plenty.
 	Memory uint64
 	// SampleRate bounds the blocks that mode Sample guards in a second. What it
 	// leaves out is counted in GuardStats.Skipped. A program that allocates
@@ -164,7 +164,7 @@ type HuntConfig struct {
 }
 
 // quarantineShare is the part of what callers have had at most, one byte in so many, that
-// a quarantine which nobody has sized may hold while sampling.
+// a default quarantine may hold while sampling.
 const quarantineShare = 16
 
 // quarantineFor is the quarantine for so many bytes of memory that sampling may cost

@@ -18,7 +18,8 @@
 //
 // It holds a packed record of every block, with its last four declared uses,
 // and a copy of the record of the blocks released last: at most 256 MiB of host
-// memory for a million live blocks. It takes no global lock and, once warm,
+// memory for a million live blocks, and 96 MiB more over a resource that is none of this
+// module's, for a table of its own. It takes no global lock and, once warm,
 // allocates nothing. From what is declared, and from the backend's word on what
 // is ordered before what ([core.Inspector]), it finds
 //

@@ -200,7 +200,7 @@ func (r *Resource) forwardEvicted(ctx context.Context, rec *ledger.Record) error
 		return err
 	}
 	if err != nil && rec.Guard.CanaryOf == nil {
-		r.ledger.Close(rec, rec.Generation())
+		r.ledger.Close(rec, rec.ID())
 	}
 	r.leave(rec)
 	return nil

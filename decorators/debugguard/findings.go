@@ -151,7 +151,7 @@ func (r *Resource) outside(err error, use late, id core.BlockID) error {
 	return err
 }
 
-// unleased reports work on a stream that nobody has leased. It has no victim:
+// unleased reports work on a stream that is not leased. It has no victim:
 // nothing was enqueued.
 func (r *Resource) unleased(use late, err error) {
 	f := core.Finding{Kind: names.FindingStaleHandle, Suspects: []core.UseRecord{{Launch: use.launch, Stream: use.stream, Time: monotime.Now().Time()}}}

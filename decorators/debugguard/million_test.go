@@ -18,8 +18,8 @@ import (
 const (
 	million = 1_000_000
 	// promised is the Go heap of the ledger for a million live blocks with
-	// their last four uses.
-	promised = 256 << 20
+	// their last four uses, and of a table of its own over somebody's own resource.
+	promised = (256 + 96) << 20
 )
 
 // heap is the bytes of Go's heap that are in use now.

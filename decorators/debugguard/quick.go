@@ -6,6 +6,8 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -25,6 +27,37 @@ type countdowns struct {
 	rules       *rules
 	untilSample int64
 	untilStack  int64
+	// shard is where the ledger counts the lane's blocks, nil until prepareLane.
+	shard *ledger.Shard
+}
+
+// prepareLane is the lane of a stream, with a shard of the ledger for it; nil if the stream has none. No
+// lock may be held.
+func (r *Resource) prepareLane(stream core.StreamID) (*quick.Lane, *ledger.Shard) {
+	l := r.path.Lane(stream)
+	if l == nil {
+		return nil, nil
+	}
+	if s := r.shardOf(l, nil); s != nil {
+		return l, s
+	}
+	r.preparing.Lock()
+	defer r.preparing.Unlock()
+	if s := r.shardOf(l, nil); s != nil {
+		return l, s
+	}
+	return l, r.shardOf(l, r.ledger.AddLane(l))
+}
+
+// shardOf is that of a lane, which becomes made if it has none.
+func (r *Resource) shardOf(l *quick.Lane, made *ledger.Shard) *ledger.Shard {
+	l.Lock()
+	defer l.Unlock()
+	c := r.countdownsOf(l, r.rules.Load())
+	if c.shard == nil {
+		c.shard = made
+	}
+	return c.shard
 }
 
 func (r *Resource) joinPath(below *quick.Path) {
@@ -32,6 +65,9 @@ func (r *Resource) joinPath(below *quick.Path) {
 		r.part = r.path.NewPart()
 	}
 }
+
+// SharedRecords are those of the layers above: see package path.
+func (r *Resource) SharedRecords() (core.Resource, *path.Records) { return r, r.records }
 
 // QuickPath is the layer's, for the layers of this module: see package quick.
 func (r *Resource) QuickPath() *quick.Path { return r.path }
@@ -81,11 +117,17 @@ func (r *Resource) bytesChoose(u *rules, req *core.Request) bool {
 	return true
 }
 
-// stackDue decides by its bytes whether a block keeps its stacks.
-func (r *Resource) stackDue(l *quick.Lane, bytes uint64) bool {
+// note enters a block in the ledger, and decides by its bytes whether it keeps its stacks.
+func (r *Resource) note(b *core.Block) (rec *ledger.Record, due bool) {
+	of, born := r.records.Enter(b), monotime.Now()
+	l, s := r.prepareLane(b.ID.AllocStream)
+	if l == nil {
+		return r.ledger.Enter(of, b, born)
+	}
 	l.Lock()
 	defer l.Unlock()
-	return r.countdownsOf(l, r.rules.Load()).takeStack(bytes, r.cfg.Advanced.StackBytes)
+	due = r.countdownsOf(l, r.rules.Load()).takeStack(b.Bytes, r.cfg.Advanced.StackBytes)
+	return r.ledger.EnterIn(s, of, b, born), due
 }
 
 func (c *countdowns) takeStack(bytes, mean uint64) (due bool) {
@@ -110,6 +152,9 @@ func (q *quickGuard) Allocate(o *quick.Op) bool {
 		return false
 	}
 	c := r.countdownsOf(o.Lane, u)
+	if c.shard == nil {
+		return false
+	}
 	samples := u.setting.Mode >= Sample && r.cfg.Device != nil
 	if samples {
 		if len(u.rates) > 0 {
@@ -131,7 +176,7 @@ func (q *quickGuard) Allocate(o *quick.Op) bool {
 		c.untilSample -= int64(req.Bytes)
 	}
 	c.takeStack(req.Bytes, r.cfg.Advanced.StackBytes)
-	r.ledger.Enter(&o.Block, o.Ended)
+	r.ledger.EnterIn(c.shard, o.Record, &o.Block, o.Ended)
 	return true
 }
 
@@ -146,15 +191,16 @@ func (q *quickGuard) Deallocate(o *quick.Op) bool {
 	if r.rules.Load().setting.Mode == Off || o.ID.Ordinal != r.ordinal {
 		return false
 	}
-	rec := r.ledger.Known(o.ID)
-	if rec == nil || rec.Guard != nil || r.seals.get(g) != nil || !rec.Retire(g) {
+	rec := r.ledger.Known(o.Record, g)
+	c, _ := o.Lane.Part(r.part).(*countdowns)
+	if c == nil || rec == nil || rec.Guard != nil || r.seals.get(g) != nil || !rec.Retire(g) {
 		return false
 	}
-	if !rec.Contains(o.ID.Ptr) || rec.Stacked || !q.below.Layer.Deallocate(o) {
+	if !c.shard.Has(rec) || !rec.Contains(o.ID.Ptr) || rec.Stacked || !q.below.Layer.Deallocate(o) {
 		r.revive(rec, g)
 		return false
 	}
-	r.ledger.Close(rec, g)
+	r.ledger.CloseIn(c.shard, rec, o.ID)
 	o.Hear[1] = &r.listeners
 	return true
 }

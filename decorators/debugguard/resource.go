@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -64,6 +65,9 @@ type Resource struct {
 
 	path *quick.Path
 	part int
+	// preparing is held while a lane gets its shard of the ledger.
+	preparing sync.Mutex
+	records   *path.Records
 }
 
 var _ core.Resource = (*Resource)(nil)
@@ -76,7 +80,10 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, err
 	}
 	r := &Resource{upstream: upstream, uses: quick.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal(), opened: cfg.Advanced.Now()}
-	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes})
+	r.joinPath(quick.Of(upstream))
+	records, part := path.Join[ledger.Part](upstream, r.path != nil)
+	r.records = records
+	r.ledger = ledger.New(&r.gate, records, part, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes})
 	r.inspector = &inspector{r.below, r.ledger, &r.canaries, r.ordinal}
 	r.checks.gate, r.checks.reading, r.switching = &r.gate, newCtxMutex(), newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval(), newTimer(r, (*Resource).tick))
@@ -92,8 +99,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.rules.Store(&rules{})
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
-	r.joinPath(quick.Of(upstream))
-	r.path.Subscribe(upstream, r.released)
+	r.records.Subscribe(upstream, path.Listener{Hear: r.released, OnPath: r.path != nil})
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Advanced.Hunt.Bisect, Delay: cfg.Advanced.Hunt.Delay > 0, Unmap: cfg.Advanced.Hunt.Unmap}
 	if err := r.switchTo(context.Background(), start); err != nil {
 		return nil, err
@@ -149,17 +155,17 @@ func (r *Resource) Subscribe(l core.Listener) { r.listeners.Add(l) }
 
 // released hears of a block that the upstream has released, whoever freed it: it closes
 // the block's record, and tells the guard's own listeners of what its owner knew.
-func (r *Resource) released(b core.Block) {
+func (r *Resource) released(of *path.Record, b core.Block) {
 	if rec := r.canaries.released(b.ID.Generation); rec != nil {
 		r.noteReleased(rec)
 		return
 	}
 	if r.gate.Load() != 0 {
-		r.seals.remove(r.seals.get(b.ID.Generation))                          // compared or not
-		if rec := r.ledger.CloseBlock(b.ID); rec != nil && rec.Guard != nil { // which is not pooled
+		r.seals.remove(r.seals.get(b.ID.Generation))                              // compared or not
+		if rec := r.ledger.CloseBlock(of, b.ID); rec != nil && rec.Guard != nil { // which is not used again
 			r.noteReleased(rec)
 			b.ID, b.Bytes = rec.ID(), rec.Bytes
 		}
 	}
-	r.listeners.Released(b)
+	r.listeners.Released(of, b)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // A block is sealed when its owner declares it read-only. A declared write is
-// found when it is announced. One that nobody declared is found by a checksum,
+// found when it is announced. One that was not declared is found by a checksum,
 // which is taken on the device behind the last declared write and compared at
 // the end of the seal, at the free, by CheckSeals, and after launches when
 // bisecting.
@@ -57,7 +57,7 @@ func (s *seal) parts(to []deviceops.Region) []deviceops.Region {
 // a write that a launch declares is a finding of kind sealed-write, refused with a
 // [core.StreamMisuseError] if Config.Refuse says so; otherwise it ends the
 // seal. In mode Sample and Hunt, with device operations, the block's checksum
-// is taken too, so that a write which nobody declared is found when it is next
+// is taken too, so that an undeclared write is found when it is next
 // compared. RecordUse is no declared write: it does not say what it does.
 //
 // In mode Off, and for a block allocated while the guard was, Seal does

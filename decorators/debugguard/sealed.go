@@ -32,7 +32,7 @@ func (ss *seals) put(s *seal) {
 	ss.change(func() { ss.all[s.block.ID.Generation], s.clears = s, ss.clears })
 }
 
-// complete sets a seal, and reports false if somebody took it away.
+// complete sets a seal, and reports false if it was taken away.
 func (ss *seals) complete(s *seal) bool {
 	ss.change(func() { s.set = ss.all[s.block.ID.Generation] == s })
 	return s.set
@@ -50,7 +50,7 @@ func (ss *seals) restore(s *seal) {
 	})
 }
 
-// remove takes s away, and reports false if somebody else has, or if it is nil.
+// remove takes s away, and reports false if that was done before, or if it is nil.
 func (ss *seals) remove(s *seal) (removed bool) {
 	if s != nil {
 		ss.change(func() { removed = ss.drop(s) })

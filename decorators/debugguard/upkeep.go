@@ -34,7 +34,7 @@ const (
 
 // upkeep is the tick. It is a timer and no goroutine, and not set while
 // nothing is quarantined and no verdict is awaited: who brings the first sets
-// it (wake), and it stays unset when it finds nothing. Whoever brings something looks at
+// it (wake), and it stays unset when it finds nothing. The call that brings something looks at
 // armed behind that, and a tick that ends looks for something behind armed, so one
 // of the two sees the other.
 type upkeep struct {
@@ -63,7 +63,7 @@ func (u *upkeep) begin(every time.Duration, timer *time.Timer) {
 }
 
 // newTimer returns a timer that is not set. Where it fires it calls f(v), unless
-// nobody else holds v any more: a guard that everybody has forgotten can be collected
+// nothing else holds v any more: a guard that everybody has forgotten can be collected
 // without having been closed, and its timer ends.
 func newTimer[T any](v *T, f func(*T)) *time.Timer {
 	pointer := weak.Make(v)

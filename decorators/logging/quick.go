@@ -3,7 +3,9 @@ package logging
 import (
 	"sync/atomic"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -77,6 +79,11 @@ func (q *quickLog) prepare(l *quick.Lane) {
 	if q.stripes(l) == nil {
 		l.SetPart(q.part, of)
 	}
+}
+
+// SharedRecords are the upstream's, for the layers above: see package path.
+func (r *Resource) SharedRecords() (core.Resource, *path.Records) {
+	return r, path.SharedBy(r.upstream)
 }
 
 // QuickPath is the layer's, for the layers of this module: see package quick.

@@ -16,8 +16,8 @@ type Alert struct {
 	Board string
 	// Process says that it is of a process and not of a device.
 	Process bool
-	// Severity is Critical (somebody must look now), Warning (today) or Info
-	// (nobody must).
+	// Severity is Critical (an operator must look now), Warning (today) or Info
+	// (need not be looked at).
 	Severity Severity
 	// Summary is one line, Description what it means; both are templates.
 	Summary, Description string
@@ -60,7 +60,7 @@ func Alerts() []Alert {
 		{Name: "FencepostDoubleFree", KeepFiring: "15m", Severity: Info, Board: "guard", Scene: "misuse",
 			Expr:        findings(`kind="double-free"`),
 			Summary:     "Memory is freed twice: {{ $value }} times, " + on,
-			Description: "Somebody frees what was freed before, as with an explicit free beside a deferred one. Nothing was freed twice and nothing was harmed."},
+			Description: "The program frees what was freed before, as with an explicit free beside a deferred one. Nothing was freed twice and nothing was harmed."},
 		{Name: "FencepostBlocksOutOfUse", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "unfenced",
 			Expr:        `gpumem_blocks_poisoned > 0`,
 			Summary:     "{{ $value }} blocks could not be fenced: " + on,
@@ -151,7 +151,7 @@ func lowest(gauge string) string  { return `min_over_time(` + gauge + bridge + `
 func highest(gauge string) string { return `max_over_time(` + gauge + bridge + `)` }
 
 // reasons lists why the runtime of an alert is not well, in the order of the alphabet: a query's answer has none, and an
-// annotation that changes from one evaluation to the next is a new text to whoever is paged.
+// annotation that changes from one evaluation to the next is a new text to the operator who is paged.
 const reasons = `{{ with printf "max by (reason) (max_over_time(gpumem_health_reasons{job=%q, instance=%q, device=%q}[5m])) == 1"` +
 	` $labels.job $labels.instance $labels.device | query | sortByLabel "reason" }}: {{ range $i, $r := . }}{{ if $i }}, {{ end }}{{ $r.Labels.reason }}{{ end }}{{ end }}`
 

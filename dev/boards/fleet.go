@@ -24,7 +24,7 @@ var fleet = Board{
 			Bad:     "hunt on more hosts than you chose, or off where you rely on it.",
 			Do:      "Switch it: fencepost guard sample.",
 			Queries: []Query{{Expr: `sum by (mode) (gpumem_guard_mode{@}) > 0`, Legend: "{{mode}}", Proof: moves("hunt", 1, "mode", "hunt")}}},
-		{Row: "Who holds the memory of all?", Title: "Top tags", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12, None: "nobody holds memory", Link: "overview#Live memory by tag",
+		{Row: "Who holds the memory of all?", Title: "Top tags", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12, None: "no memory is held", Link: "overview#Live memory by tag",
 			Shows:   "The ten tags that hold most over all runtimes of a job, live memory, from a recording rule.",
 			Bad:     "One that was not there before a release.",
 			Do:      "Open the overview for its instances.",

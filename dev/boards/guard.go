@@ -83,7 +83,7 @@ var guard = Board{
 				{Expr: `sum(gpumem_isolated_address_bytes{@})`, Legend: "addresses only", Proof: moves("isolate", mib)}}},
 		{Row: "Incidents and dumps", Title: "Incident files", Kind: TimeSeries, Unit: units.Short, Width: 12, None: "none",
 			Shows:   "What became of findings since each process started: written, omitted as repeats, dropped, failed, or removed for newer ones.",
-			Bad:     "failed or dropped: findings that nobody can read later. removed: the folder is full.",
+			Bad:     "failed or dropped: findings that cannot be read later. removed: the folder is full.",
 			Do:      "Check the folder's space and rights (FENCEPOST_INCIDENTS); collect the files.",
 			Queries: []Query{{Expr: `sum by (outcome) (gpumem_incidents_total{@}) > 0`, Legend: "{{outcome}}", Proof: moves("corrupt", 1, "outcome", "written"), Raw: "one file a week must not vanish from the board"}}},
 		{Title: "Dumps of the history", Kind: TimeSeries, Unit: units.Short, Width: 12, None: "none",

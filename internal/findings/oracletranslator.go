@@ -187,7 +187,7 @@ func (s Stack) watched(found *core.Finding, f sim.Finding, canary bool) sim.Part
 	var what string
 	switch b := found.Victim; {
 	case canary && culprit.Access.Writes():
-		found.Kind, what = names.FindingStrayWrite, "touches memory that nobody has"
+		found.Kind, what = names.FindingStrayWrite, "touches memory that has no owner"
 	case !canary && at < b.ID.Ptr:
 		found.Kind, what = names.FindingUnderflow, fmt.Sprintf("is out of bounds, %d bytes before the block", b.ID.Ptr-at)
 	case !canary && at-b.ID.Ptr >= b.Bytes:

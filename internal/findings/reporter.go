@@ -85,7 +85,7 @@ func (r *Reporter) FromOracle(f sim.Finding) {
 func (r *Reporter) Released(b core.Block) { r.translator.remember(b) }
 
 // handle is all that happens with a finding, in this order. What harmed nothing is
-// only told: files are for what somebody must look into. The first finding that ends
+// only told: files are for what an operator must look into. The first finding that ends
 // the process has the same steps, within the time that is left: see [Reporter.end].
 func (r *Reporter) handle(f core.Finding) {
 	if f.Harmless() {

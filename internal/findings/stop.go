@@ -70,7 +70,7 @@ func (r *Reporter) end(f core.Finding) {
 }
 
 // await calls f, and waits for it no longer than limit: neither a processor of spans
-// that keeps its caller nor a pipe that nobody empties must keep the process.
+// that keeps its caller nor a pipe that is not read must keep the process.
 func await(limit time.Duration, f func()) {
 	done := make(chan struct{})
 	go func() { f(); close(done) }()
@@ -96,7 +96,7 @@ func (r *Reporter) deliver(f core.Finding, write func(context.Context) (string, 
 			case <-told:
 			case <-time.After(deadline.LastMoment):
 			}
-			_ = flush(ctx) // the process ends, and there is nobody to tell
+			_ = flush(ctx) // the process ends, and there is no caller to tell
 		})
 	}
 	await(stopTime, all.Wait)

@@ -117,7 +117,7 @@ func (w *Watch) run(rules *Rules) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	var before core.Health
-	before.OK = true // which nobody needs to be told
+	before.OK = true // which need not be told
 	for ended := false; !ended; {
 		select {
 		case <-ticker.C:
@@ -145,7 +145,7 @@ func (w *Watch) read() Reading {
 	return now
 }
 
-// differs reports whether somebody who knows a should be told of b.
+// differs reports whether b must be told after a.
 func differs(a, b core.Health) bool {
 	return a.State != b.State || !slices.EqualFunc(a.Signs, b.Signs, func(x, y core.HealthSign) bool { return x.Reason == y.Reason })
 }

@@ -7,77 +7,92 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // List is a list of listeners. The zero value is empty and ready for use.
 type List struct {
-	all, others atomic.Pointer[[]func(core.Block)]
+	all, others atomic.Pointer[[]listener]
 }
 
-// Add adds a listener; nil is nobody to tell. It hears of the blocks that are released
-// after Add has returned.
-func (l *List) Add(listener core.Listener) {
-	if listener == nil {
+// listener hears of a block by one of the two: a block is a large value, and each call in between
+// copies it.
+type listener struct {
+	plain func(core.Block)
+	layer func(*path.Record, core.Block)
+}
+
+func (l *listener) hear(rec *path.Record, b core.Block) {
+	if l.layer != nil {
+		l.layer(rec, b)
 		return
 	}
-	served, ok := listener.(Served)
-	if ok {
-		listener = served.Func
-	} else {
-		add(&l.others, listener)
-	}
-	add(&l.all, listener)
+	l.plain(b)
 }
 
-func add(to *atomic.Pointer[[]func(core.Block)], listener core.Listener) {
+// Add adds a listener; nil is ignored. It hears of the blocks that are released
+// after Add has returned.
+func (l *List) Add(to core.Listener) {
+	switch to := to.(type) {
+	case nil:
+	case path.Listener:
+		if !to.OnPath {
+			add(&l.others, listener{layer: to.Hear})
+		}
+		add(&l.all, listener{layer: to.Hear})
+	case Func:
+		l.add(listener{plain: to})
+	default:
+		l.add(listener{plain: to.Released})
+	}
+}
+
+func (l *List) add(plain listener) {
+	add(&l.others, plain)
+	add(&l.all, plain)
+}
+
+func add(to *atomic.Pointer[[]listener], added listener) {
 	for {
 		old := to.Load()
-		var next []func(core.Block)
+		var next []listener
 		if old != nil {
 			next = append(next, *old...)
 		}
-		next = append(next, hears(listener))
+		next = append(next, added)
 		if to.CompareAndSwap(old, &next) {
 			return
 		}
 	}
 }
 
-// Released tells all of them, in the order in which they were added.
-func (l *List) Released(b core.Block) {
+// Released tells all of them, in the order in which they were added. rec is the block's record, nil
+// where the teller has none.
+func (l *List) Released(rec *path.Record, b core.Block) {
 	if all := l.all.Load(); all != nil {
-		tell(*all, b)
+		tell(*all, rec, b)
 	}
 }
 
 // tell goes on where a listener panics: what the others count must not depend on it.
-func tell(all []func(core.Block), b core.Block) {
+func tell(all []listener, rec *path.Record, b core.Block) {
 	told := 0
 	defer func() {
 		if told < len(all) {
-			tell(all[told:], b)
+			tell(all[told:], rec, b)
 		}
 	}()
 	for told < len(all) {
 		told++
-		all[told-1](b)
+		all[told-1].hear(rec, b)
 	}
 }
 
 // ReleasedQuickly tells those of them who are not served by the quick path (package quick).
 func (l *List) ReleasedQuickly(b core.Block) {
 	if others := l.others.Load(); others != nil {
-		tell(*others, b)
+		tell(*others, nil, b)
 	}
-}
-
-// hears is what a listener hears by. A [Func] is called as it is: a block is a large
-// value, and each call in between copies it.
-func hears(l core.Listener) func(core.Block) {
-	if f, ok := l.(Func); ok {
-		return f
-	}
-	return l.Released
 }
 
 // Func is a function that hears: a layer subscribes a method of its own by it, which
@@ -86,7 +101,3 @@ type Func func(core.Block)
 
 // Released calls it.
 func (f Func) Released(b core.Block) { f(b) }
-
-// Served is the listener of a layer that has a quick path, and does by itself what it has
-// to when a block is freed on that.
-type Served struct{ Func }

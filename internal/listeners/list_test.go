@@ -11,7 +11,7 @@ import (
 
 func TestListenersHearInOrder(t *testing.T) {
 	var l List
-	l.Released(core.Block{}) // nobody hears
+	l.Released(nil, core.Block{}) // nobody hears
 	l.Add(nil)
 	var order []int
 	for i := range 3 {
@@ -25,8 +25,8 @@ func TestListenersHearInOrder(t *testing.T) {
 			}
 		}))
 	}
-	l.Released(core.Block{Bytes: 7})
-	l.Released(core.Block{Bytes: 7})
+	l.Released(nil, core.Block{Bytes: 7})
+	l.Released(nil, core.Block{Bytes: 7})
 	if want := []int{0, 1, 2, 0, 1, 2, 9}; !slices.Equal(order, want) {
 		t.Errorf("heard in the order %v, want %v", order, want)
 	}
@@ -41,13 +41,13 @@ func TestNoListenerIsLostWhenManyAreAdded(t *testing.T) {
 		group.Go(func() {
 			for range each {
 				l.Add(Func(func(core.Block) { n.Add(1) }))
-				l.Released(core.Block{})
+				l.Released(nil, core.Block{})
 			}
 		})
 	}
 	group.Wait()
 	n.Store(0)
-	l.Released(core.Block{})
+	l.Released(nil, core.Block{})
 	if n.Load() != goroutines*each {
 		t.Errorf("%d of %d listeners hear", n.Load(), goroutines*each)
 	}

@@ -26,7 +26,7 @@ import (
 const dumpEvery = time.Minute
 
 // folder serves the files of a device: what is there by number, and
-// a dump when somebody of this machine asks.
+// a dump when a client of this machine asks.
 type folder struct {
 	make  func(context.Context) (paths []string, err error)
 	files *fileList // nil without a folder

@@ -3,7 +3,7 @@
 // device or several. It knows a runtime as a [Device] only; the root package fills
 // that in, and documents the paths.
 //
-// What shows something is open to whoever can connect and names the process by what
+// What shows something is open to any client that can connect and names the process by what
 // is no other site's name. What changes something, the guard's setting or the files
 // of a dump, is taken from this machine alone.
 package operators

@@ -11,7 +11,7 @@ import (
 )
 
 // checkHost refuses requests that name the process by what could be a name of
-// somebody else's. A web page whose own name is made to lead to this process (DNS
+// another site's. A web page whose own name is made to lead to this process (DNS
 // rebinding) reads its answers as its own, and all that gives it away is that
 // name. No such page has an address for a name, or one without a dot, or one of a
 // cluster. Also are further names; see Config.Hosts in the root package.

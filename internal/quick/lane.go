@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // Lane is what a physical stream owns on the host: its lock, the operation that is served
@@ -42,6 +43,10 @@ type Op struct {
 	ID core.BlockID
 	// Block is what the backend made of it, once it has served the operation.
 	Block core.Block
+	// Record is the block's, in a free from the beginning and in an allocation once the backend has
+	// served it. Engine is the backend's own of it.
+	Record *path.Record
+	Engine any
 	// Hear are the listeners of the backend, and of a layer that keeps its own: those without a path
 	// hear of a freed block when the lane is not locked any more.
 	Hear [2]*listeners.List

@@ -32,6 +32,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // Layer is the quick form of a layer's operations. The lane of o is locked.
@@ -47,6 +48,9 @@ type Lanes interface {
 	// Lane is that of the stream on which the lease is now, nil if it is on none, or
 	// if the stream is never quick. It takes no lock.
 	Lane(lease core.StreamID) *Lane
+	// Record is that of a block of a lane, which is locked, with what the backend knows it by; nil if
+	// the lane has no such block.
+	Record(*Lane, core.Generation) (rec *path.Record, engine any)
 }
 
 // Path is the quick path from one layer down. A nil Path declines everything.
@@ -99,16 +103,6 @@ func (p *Path) Extend(layer core.Resource, form Layer) *Path {
 	return &Path{Layer: form, layer: layer, lanes: p.lanes, parts: p.parts}
 }
 
-// Subscribe has a layer's function hear of released blocks, as upstream.Subscribe does; not of
-// those that are freed on the layer's own path, whose form does what it has to.
-func (p *Path) Subscribe(upstream core.Resource, hear func(core.Block)) {
-	if p == nil {
-		upstream.Subscribe(listeners.Func(hear))
-		return
-	}
-	upstream.Subscribe(listeners.Served{Func: hear})
-}
-
 // NewPart is the number of another part of each lane; zero without a path. There must be no more than
 // one for each layer, and a layer that [Path.Extend] has refused must not use it.
 func (p *Path) NewPart() int {
@@ -144,7 +138,8 @@ func (p *Path) Deallocate(ctx context.Context, id *core.BlockID, b *core.Block) 
 	l.Lock()
 	o := &l.op
 	o.Lane, o.Began, o.After, o.Hear, o.ID = l, began, nil, [2]*listeners.List{}, *id
-	ok := p.Layer.Deallocate(o)
+	o.Record, o.Engine = p.lanes.Record(l, id.Generation)
+	ok := o.Record != nil && p.Layer.Deallocate(o)
 	hear := o.Hear
 	if ok = o.end(ok, b); !ok {
 		return false

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -20,6 +21,7 @@ type backend struct {
 	lane    quick.Lane
 	willing bool
 	served  []quick.Op
+	record  path.Record
 	heard   listeners.List
 }
 
@@ -39,6 +41,8 @@ func (b *backend) Lane(id core.StreamID) *quick.Lane {
 	}
 	return &b.lane
 }
+
+func (b *backend) Record(*quick.Lane, core.Generation) (*path.Record, any) { return &b.record, b }
 
 type form struct{ b *backend }
 
@@ -211,10 +215,9 @@ func TestADecoratorThatEmbedsALayerIsNotTakenForIt(t *testing.T) {
 func TestALayerWithAPathHearsOnlyOfWhatItDidNotServe(t *testing.T) {
 	b := newBackend()
 	var served, other []core.Generation
-	l := newLayer(b)
-	l.path.Subscribe(b, func(b core.Block) { served = append(served, b.ID.Generation) })
-	(*quick.Path)(nil).Subscribe(b, func(b core.Block) { other = append(other, b.ID.Generation) })
-	b.heard.Released(core.Block{ID: core.BlockID{Generation: 1}})
+	b.Subscribe(path.Listener{OnPath: true, Hear: func(rec *path.Record, b core.Block) { served = append(served, b.ID.Generation) }})
+	b.Subscribe(listeners.Func(func(b core.Block) { other = append(other, b.ID.Generation) }))
+	b.heard.Released(nil, core.Block{ID: core.BlockID{Generation: 1}})
 	b.heard.ReleasedQuickly(core.Block{ID: core.BlockID{Generation: 2}})
 	if len(served) != 1 || served[0] != 1 || len(other) != 2 {
 		t.Errorf("the layer heard of %v, the other of %v", served, other)

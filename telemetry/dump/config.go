@@ -17,7 +17,7 @@ const (
 	Refusals Trigger = "refusals"
 	// StickyError: the device was lost.
 	StickyError Trigger = "sticky_error"
-	// Request: somebody asked.
+	// Request: it was asked for.
 	Request Trigger = "request"
 )
 
@@ -41,7 +41,7 @@ type Config struct {
 	// means DefaultMaxFiles and DefaultMaxBytes. MaxBytes is 64 KiB at least.
 	MaxFiles int
 	MaxBytes int64
-	// Every is the time that must lie between two dumps that nobody asked for;
+	// Every is the time that must lie between two dumps that were not asked for;
 	// those in between are left out and counted. The loss of the device is
 	// dumped in any case. Zero means DefaultEvery.
 	Every time.Duration

@@ -1,5 +1,5 @@
 // Package dump keeps what happened: it writes the history of a runtime into a
-// folder at the moments that somebody will ask about, because the ring that
+// folder at the moments that operators will ask about, because the ring that
 // holds it goes on turning.
 //
 // A dump is one history in the three forms of package history:

@@ -127,7 +127,7 @@ func memoryOfEvent(e *oplog.Event) memory { return memoryOf(e.Block, e.Bytes, e.
 // A history has lost its beginning, and perhaps records in between. So a
 // block may be freed that was never allocated in it: that one was there from
 // the beginning, unless another one had its addresses then. And addresses may
-// be allocated that somebody still has: the device passes memory on in stream
+// be allocated that still has an owner: the device passes memory on in stream
 // order before the runtime hears of it, so the older block is gone by then.
 type book struct {
 	ordinal int

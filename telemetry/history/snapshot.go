@@ -11,7 +11,7 @@ import (
 )
 
 // page is the unit in which segments are drawn. It is that of a driver's pool;
-// where the pool's own segments begin and end the driver tells nobody.
+// where the pool's own segments begin and end the driver does not tell.
 const page = 2 << 20
 
 // snapshot is a history as PyTorch's memory snapshot. What it says in whose words
@@ -76,7 +76,7 @@ func (s *snapshot) trace(b *book, add func(any)) {
 	})
 	s.seen[b.ordinal], s.left[b.ordinal] = seen, r.left()
 	for _, block := range s.left[b.ordinal] {
-		if !block.freed && s.stateOf(block) != core.Live { // above the log, and nobody says when
+		if !block.freed && s.stateOf(block) != core.Live { // above the log, which does not say when
 			add(s.entry(stepFree, &block.memory, s.history.end))
 		}
 	}

@@ -137,7 +137,7 @@ var files = map[Format]struct{ contentType, name string }{
 	PyTorch:   {"application/octet-stream", "gpumem-history.pickle"},
 }
 
-// serve answers a request when turn, which is full while somebody is answered, has
+// serve answers a request when turn, which is full while a request is answered, has
 // room for it.
 func (s Source) serve(w http.ResponseWriter, r *http.Request, turn chan struct{}, patience time.Duration) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -36,7 +36,7 @@ type viewed struct {
 	inspector core.Inspector
 	whole     *shared // the map of all blocks
 	zoomer    *zoomer
-	past      *shared // nil if nobody keeps it
+	past      *shared // nil if it is not kept
 	// listing is held while blocks are listed in detail: one list at a time.
 	listing sync.Mutex
 }
@@ -151,7 +151,7 @@ func (v *View) device(text string) (*viewed, error) {
 type query struct {
 	device *viewed
 	values url.Values
-	gone   <-chan struct{} // closed when nobody waits for the answer
+	gone   <-chan struct{} // closed when the client has gone
 	err    error           // the first, which is answered with status
 	status int
 }
@@ -212,7 +212,7 @@ func (q *query) zoom() any {
 
 func (q *query) past() any {
 	if q.device.past == nil {
-		q.err, q.status = errors.New("nobody keeps the history of this device"), http.StatusNotFound
+		q.err, q.status = errors.New("the history of this device is not kept"), http.StatusNotFound
 		return nil
 	}
 	return q.device.past.newest().text

@@ -43,7 +43,7 @@ type MemoryWatchConfig struct {
 	Interval time.Duration
 	// OnSticky, if not nil, hears of a sticky error of the driver's that a
 	// reading in the background met: where nothing else calls the device,
-	// nobody else would learn that it is lost. It is called once, and the
+	// no other caller would learn that it is lost. It is called once, and the
 	// readings end with it. Close waits for it.
 	OnSticky func(op string, err error)
 }

@@ -248,7 +248,7 @@ func byTag(read func(core.Amount) uint64) func(map[core.Tag]*amounts, sender) {
 var holderStates = [...]core.BlockState{core.Live, core.Retired, core.Quarantined}
 
 // amountsByTag is what the tags hold that have series of their own, and the rest; nil
-// if the source does not say. If nobody else looks at the tags, each scrape does.
+// if the source does not say. If no other code looks at the tags, each scrape does.
 func (s Source) amountsByTag() func() map[core.Tag]*amounts {
 	if s.Holders == nil {
 		return nil

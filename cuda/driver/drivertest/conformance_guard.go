@@ -215,7 +215,7 @@ func (s *suite) wantResult(r guardRegion, block, result []byte) {
 	}
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(result[8*i:]) }
 	if want[1] == 0 && word(0) == driver.GuardNoMismatch {
-		return // the rest is nobody's
+		return // the rest has no owner
 	}
 	if got := [3]uint64{word(0), word(1), word(2) & 0xffff}; got != want {
 		s.Errorf("%d bytes at alignment %d, spoilt at %d: offset, count and bytes are %#x, want %#x (seed %d)",

@@ -17,7 +17,7 @@
 //     hides nothing of the others.
 //   - Results that were read are known to be completed: their memory is idle at once.
 //   - If the end of a batch could not be recorded, and the stream could not be
-//     synchronised either, nobody knows for how long the device uses the memory. It
+//     synchronised either, it is not known for how long the device uses the memory. It
 //     is not used again.
 //
 // Regions so few that they fit a launch's arguments need none of this: see [FillFew].

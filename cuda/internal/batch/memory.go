@@ -22,7 +22,7 @@ type Memory struct {
 	// read, behind the batches of their stream.
 	idle  []*Table
 	lines map[core.StreamID][]*Table
-	// lost are those that the device may use for nobody knows how long: they are
+	// lost are those that the device may use for an unknown time: they are
 	// not used again.
 	lost []*Table
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
-// Results is a batch under way whose results somebody will read, once.
+// Results is a batch under way whose results are read once.
 type Results struct {
 	memory  *Memory
 	regions int

@@ -15,7 +15,7 @@ type Table struct {
 	// records is the number of records in the table, at the start of the memory;
 	// room for as many results may follow.
 	records int
-	// lost: the device may use the memory for nobody knows how long, so it is
+	// lost: the device may use the memory for an unknown time, so it is
 	// not used again before Close.
 	lost bool
 }

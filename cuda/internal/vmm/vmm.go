@@ -33,7 +33,7 @@ type Mapper struct {
 	addresses, leftover atomic.Int64 // bytes kept reserved; mappings to take down
 
 	mu sync.Mutex
-	// remains is what is left of mappings that nobody was given.
+	// remains is what is left of mappings that no caller was given.
 	remains []*mapping
 	// kept are addresses without memory, oldest first. yielding is held by who
 	// gives some back.
@@ -171,7 +171,7 @@ func (m *Mapper) addMapped(bytes uint64) {
 	}
 }
 
-// dismantle takes down what there is of a mapping that nobody was given. After
+// dismantle takes down what there is of a mapping that no caller was given. After
 // an error it can be called again.
 func (m *Mapper) dismantle(p *mapping) error {
 	if p.mapped {

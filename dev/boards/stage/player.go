@@ -61,7 +61,7 @@ func open(ctx context.Context, s scene, folder string) (*player, error) {
 	}
 	p.slow = &slowDriver{Driver: p.device}
 	p.faults = drivertest.NewFaults(p.slow)
-	cfg := fencepost.Config{Driver: p.faults, Guard: "ledger", CloseTimeout: 2 * time.Second}
+	cfg := fencepost.Config{Driver: p.faults, Resource: fencepost.Async, Guard: "ledger", CloseTimeout: 2 * time.Second}
 	if s.configure != nil {
 		s.configure(p, &cfg)
 	}

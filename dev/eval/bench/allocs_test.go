@@ -9,25 +9,20 @@ import (
 	"context"
 	"testing"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// unsampled is the context of a request whose trace is not sampled.
-func unsampled() context.Context {
-	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
-	return trace.ContextWithSpanContext(context.Background(), parent)
-}
-
 func TestHotPathsAllocateNothing(t *testing.T) {
-	for guard, layers := range map[string][]core.Layer{"guard off": whole, "ledger": wholeLedger} {
-		t.Run(guard, func(t *testing.T) { allocateNothing(t, open(t, layers...)) })
-		t.Run(guard+", pool", func(t *testing.T) { allocateNothing(t, openPool(t, layers...)) })
+	for _, c := range unsampled {
+		for guard, layer := range map[string]core.Layer{"guard off": guardOff, "ledger": guardLedger} {
+			layers := []core.Layer{ring, limit, layer, c.layer}
+			t.Run(c.name+"/"+guard, func(t *testing.T) { allocateNothing(t, open(t, layers...), c.ctx) })
+			t.Run(c.name+"/"+guard+", pool", func(t *testing.T) { allocateNothing(t, openPool(t, layers...), c.ctx) })
+		}
 	}
 }
 
-func allocateNothing(t *testing.T, s *stack) {
+func allocateNothing(t *testing.T, s *stack, ctx context.Context) {
 	t.Helper()
 	x, y := s.lease(t).ID(), s.lease(t).ID()
 	uses := blocks(t, s, x, 8)
@@ -40,39 +35,37 @@ func allocateNothing(t *testing.T, s *stack) {
 		}
 		return pointers
 	}
-	for name, ctx := range map[string]context.Context{"no trace": context.Background(), "unsampled trace": unsampled()} {
-		for op, run := range map[string]func() error{
-			"alloc and free": func() error { return s.pair(ctx, x) },
-			"launch on one stream": func() error {
-				return s.runtime.Launch(ctx, x, uses, nothing)
-			},
-			"launch on another stream": func() error {
-				if err := s.runtime.Launch(ctx, x, uses, nothing); err != nil {
-					return err
-				}
-				return s.runtime.Launch(ctx, y, uses, nothing)
-			},
-			"launch with pointers": func() error {
-				return s.runtime.LaunchWith(ctx, core.UseRequest{Stream: x, Launch: "kernel", Uses: uses, Pointers: pointersOf(uses)}, nothing)
-			},
-			"prepare and abort": func() error {
-				ticket, err := s.runtime.PrepareUse(ctx, core.UseRequest{Stream: x, Uses: uses})
-				if err != nil {
-					return err
-				}
-				return s.runtime.AbortUse(ctx, ticket)
-			},
-		} {
-			t.Run(name+"/"+op, func(t *testing.T) {
-				allocs := testing.AllocsPerRun(2000, func() {
-					if err := run(); err != nil {
-						t.Fatal(err)
-					}
-				})
-				if allocs != 0 {
-					t.Errorf("%v allocations an operation", allocs)
+	for op, run := range map[string]func() error{
+		"alloc and free": func() error { return s.pair(ctx, x) },
+		"launch on one stream": func() error {
+			return s.runtime.Launch(ctx, x, uses, nothing)
+		},
+		"launch on another stream": func() error {
+			if err := s.runtime.Launch(ctx, x, uses, nothing); err != nil {
+				return err
+			}
+			return s.runtime.Launch(ctx, y, uses, nothing)
+		},
+		"launch with pointers": func() error {
+			return s.runtime.LaunchWith(ctx, core.UseRequest{Stream: x, Launch: "kernel", Uses: uses, Pointers: pointersOf(uses)}, nothing)
+		},
+		"prepare and abort": func() error {
+			ticket, err := s.runtime.PrepareUse(ctx, core.UseRequest{Stream: x, Uses: uses})
+			if err != nil {
+				return err
+			}
+			return s.runtime.AbortUse(ctx, ticket)
+		},
+	} {
+		t.Run(op, func(t *testing.T) {
+			allocs := testing.AllocsPerRun(2000, func() {
+				if err := run(); err != nil {
+					t.Fatal(err)
 				}
 			})
-		}
+			if allocs != 0 {
+				t.Errorf("%v allocations an operation", allocs)
+			}
+		})
 	}
 }

@@ -69,6 +69,30 @@ func BenchmarkPoolPair(b *testing.B) {
 	}
 }
 
+// BenchmarkUnsampled is a pair over the runtime's own pool, and a launch that writes one block of
+// its own stream, in each way to sample nothing: what tracing costs a service that samples little.
+func BenchmarkUnsampled(b *testing.B) {
+	for _, c := range unsampled {
+		run := func(name string, op func(*stack, core.StreamID, []core.Use) error) {
+			b.Run(name+"/"+c.name, func(b *testing.B) {
+				s := openPool(b, ring, limit, guardLedger, c.layer)
+				stream := s.lease(b).ID()
+				uses := blocks(b, s, stream, 1)
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := op(s, stream, uses); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+		run("pair", func(s *stack, stream core.StreamID, _ []core.Use) error { return s.pair(c.ctx, stream) })
+		run("launch", func(s *stack, stream core.StreamID, uses []core.Use) error {
+			return s.runtime.Launch(c.ctx, stream, uses, func(context.Context) error { return nil })
+		})
+	}
+}
+
 // BenchmarkPairOn is the pair from one and from two goroutines, each on a
 // stream of its own; all pairs count.
 func BenchmarkPairOn(b *testing.B) {
@@ -129,10 +153,10 @@ func BenchmarkLaunch(b *testing.B) {
 func launches(b *testing.B, s *stack, count, streams int) {
 	ids := []core.StreamID{s.lease(b).ID(), s.lease(b).ID()}
 	uses := blocks(b, s, ids[0], count)
-	ctx, nothing := context.Background(), func(context.Context) error { return nil }
+	nothing := func(context.Context) error { return nil }
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		if err := s.runtime.Launch(ctx, ids[i%streams], uses, nothing); err != nil {
+		if err := s.runtime.Launch(s.ctx, ids[i%streams], uses, nothing); err != nil {
 			b.Fatal(err)
 		}
 	}

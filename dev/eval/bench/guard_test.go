@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -39,7 +41,7 @@ const steady = 4 << 20
 // openGuarded is the whole stack with its guard at a tier, and a quarantine that is full.
 func openGuarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier string) *stack {
 	tb.Helper()
-	s, guard := guarded(tb, drv, newBackend, tier, steady)
+	s, guard := guarded(tb, drv, newBackend, tier, steady, counted)
 	tb.Cleanup(func() {
 		fatal(tb, guard.Drain(context.Background()))
 		g := guard.GuardStats()
@@ -50,10 +52,23 @@ func openGuarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier 
 	return s
 }
 
+// openTraced is openDefault as services run it: with a tracer provider, in a request that is not sampled.
+func openTraced(tb testing.TB, drv driver.Driver, newBackend constructor) *stack {
+	tb.Helper()
+	s := openAs(tb, drv, newBackend, traced(sdktrace.AlwaysSample()))
+	s.ctx = unsampledParent()
+	return s
+}
+
 // openDefault is the whole stack with its guard as it is if nothing else is said.
 func openDefault(tb testing.TB, drv driver.Driver, newBackend constructor) *stack {
 	tb.Helper()
-	s, guard := guarded(tb, drv, newBackend, "sample", 0)
+	return openAs(tb, drv, newBackend, counted)
+}
+
+func openAs(tb testing.TB, drv driver.Driver, newBackend constructor, observed core.Layer) *stack {
+	tb.Helper()
+	s, guard := guarded(tb, drv, newBackend, "sample", 0, observed)
 	tb.Cleanup(func() {
 		fatal(tb, guard.Drain(context.Background()))
 		if g := guard.GuardStats(); g.Findings > 0 {
@@ -64,7 +79,7 @@ func openDefault(tb testing.TB, drv driver.Driver, newBackend constructor) *stac
 }
 
 // guarded is the whole stack with its guard at a tier, and the guard.
-func guarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier string, quarantine uint64) (*stack, *debugguard.Resource) {
+func guarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier string, quarantine uint64, observed core.Layer) (*stack, *debugguard.Resource) {
 	tb.Helper()
 	var guard *debugguard.Resource
 	s := openOn(tb, drv, newBackend, func(streams *cuda.StreamPool) []core.Layer {
@@ -79,7 +94,7 @@ func guarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier stri
 			var err error
 			guard, err = debugguard.New(up, debugguard.Config{Device: device, QuarantineBytes: quarantine})
 			return guard, err
-		}, counted}
+		}, observed}
 	})
 	fatal(tb, guardcost.Apply(context.Background(), guard, tier))
 	return s, guard
@@ -126,11 +141,11 @@ func BenchmarkGuardLife(b *testing.B) { overTiers(b, nothing, async, []int{1, 2}
 // together runs b.N rounds in all, from several goroutines that each have a
 // stream of their own.
 func together(b *testing.B, s *stack, goroutines int, prepare func(*cuda.Lease) func(context.Context) error) {
-	crowd(b, goroutines, func(int) func(context.Context) error { return prepare(s.lease(b)) })
+	crowd(b, s, goroutines, func(int) func(context.Context) error { return prepare(s.lease(b)) })
 }
 
 // crowd runs b.N rounds in all, from several goroutines.
-func crowd(b *testing.B, goroutines int, prepare func(goroutine int) func(context.Context) error) {
+func crowd(b *testing.B, s *stack, goroutines int, prepare func(goroutine int) func(context.Context) error) {
 	var rounds []func(context.Context) error
 	for g := range goroutines {
 		rounds = append(rounds, prepare(g))
@@ -140,7 +155,7 @@ func crowd(b *testing.B, goroutines int, prepare func(goroutine int) func(contex
 	for _, round := range rounds {
 		group.Go(func() {
 			for range b.N / goroutines {
-				if err := round(context.Background()); err != nil {
+				if err := round(s.ctx); err != nil {
 					b.Error(err)
 					return
 				}

@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// peers runs each loop through the whole stack with the guard at its default, over the
-// runtime's own pool and over the driver's. Names, sizes, counts and seeds are those of
+// peers runs each loop through the whole stack with the guard at its default, and a tracer
+// provider in a request that is not sampled, over the runtime's own pool and over the driver's. Names, sizes, counts and seeds are those of
 // tools/peers/loops.hpp.
 func peers(b *testing.B, drv func() driver.Driver) {
 	for _, loop := range slices.Concat(pairLoops(), quantileLoops(), sharingLoops(), launchLoops()) {
@@ -22,7 +22,7 @@ func peers(b *testing.B, drv func() driver.Driver) {
 			newBackend constructor
 		}{{"fencepost", pool}, {"fencepost-async", async}} {
 			b.Run(loop.name+"/"+c.name, func(b *testing.B) {
-				loop.run(b, openDefault(b, drv(), c.newBackend))
+				loop.run(b, openTraced(b, drv(), c.newBackend))
 			})
 		}
 	}
@@ -170,7 +170,7 @@ func pairLoops() (all []peerLoop) {
 		for _, sizes := range sizings {
 			for _, threads := range []int{1, 16} {
 				all = append(all, peerLoop{fmt.Sprintf("pair/live=%d/bytes=%s/threads=%d", live, sizes.name, threads), func(b *testing.B, s *stack) {
-					crowd(b, threads, func(int) func(context.Context) error {
+					crowd(b, s, threads, func(int) func(context.Context) error {
 						return fullRing(b, s, s.lease(b).ID(), sizes.list, live).step
 					})
 				}})
@@ -199,7 +199,7 @@ func allocationTimes(b *testing.B, s *stack, goroutines, each int, pause time.Du
 	for mine := range slices.Chunk(times, each) {
 		ring := newRing(b, s, s.lease(b).ID(), sizes, 64)
 		group.Go(func() {
-			ctx := context.Background()
+			ctx := s.ctx
 			for i := range mine {
 				at := ring.next()
 				err := ring.drop(ctx, at)
@@ -229,13 +229,13 @@ func sharingLoops() (all []peerLoop) {
 		all = append(all,
 			peerLoop{fmt.Sprintf("pair/stream=shared/threads=%d", threads), func(b *testing.B, s *stack) {
 				shared := s.lease(b).ID()
-				crowd(b, threads, func(int) func(context.Context) error { return fullRing(b, s, shared, sizes, 1).step })
+				crowd(b, s, threads, func(int) func(context.Context) error { return fullRing(b, s, shared, sizes, 1).step })
 			}},
 			peerLoop{fmt.Sprintf("pair/stream=default/threads=%d", threads), func(b *testing.B, s *stack) {
-				crowd(b, threads, func(int) func(context.Context) error { return fullRing(b, s, core.DefaultStream, sizes, 1).step })
+				crowd(b, s, threads, func(int) func(context.Context) error { return fullRing(b, s, core.DefaultStream, sizes, 1).step })
 			}},
 			peerLoop{fmt.Sprintf("pair/stream=leased/threads=%d", threads), func(b *testing.B, s *stack) {
-				crowd(b, threads, func(int) func(context.Context) error { return s.leasedPair })
+				crowd(b, s, threads, func(int) func(context.Context) error { return s.leasedPair })
 			}})
 	}
 	return append(all, peerLoop{"pair/free=elsewhere/threads=16", freedElsewhere})
@@ -263,7 +263,7 @@ type mailbox struct {
 func freedElsewhere(b *testing.B, s *stack) {
 	const goroutines, batch = 16, 64
 	boxes := make([]mailbox, goroutines)
-	crowd(b, goroutines, func(g int) func(context.Context) error {
+	crowd(b, s, goroutines, func(g int) func(context.Context) error {
 		to, from := &boxes[(g+1)%goroutines], &boxes[g]
 		stream := s.lease(b).ID()
 		var mine, theirs []core.BlockID

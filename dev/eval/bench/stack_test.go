@@ -4,6 +4,9 @@ import (
 	"context"
 	"testing"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -20,6 +23,8 @@ import (
 type stack struct {
 	streams *cuda.StreamPool
 	runtime *core.Runtime
+	// ctx is that of what is measured.
+	ctx context.Context
 }
 
 func ring(up core.Resource) (core.Resource, error) {
@@ -40,6 +45,33 @@ func guardLedger(up core.Resource) (core.Resource, error) {
 
 func counted(up core.Resource) (core.Resource, error) {
 	return telemetry.NewResource(up, telemetry.Config{})
+}
+
+// traced is counted with a provider of spans.
+func traced(sampler sdktrace.Sampler) core.Layer {
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler))
+	return func(up core.Resource) (core.Resource, error) {
+		return telemetry.NewResource(up, telemetry.Config{TracerProvider: provider})
+	}
+}
+
+// unsampled are the ways in which a service runs of which nothing is sampled, and the context of its
+// operations.
+var unsampled = []struct {
+	name  string
+	layer core.Layer
+	ctx   context.Context
+}{
+	{"no provider", counted, context.Background()},
+	{"unsampled parent", traced(sdktrace.AlwaysSample()), unsampledParent()},
+	{"no parent, never sampled", traced(sdktrace.NeverSample()), context.Background()},
+	{"no parent, seldom sampled", traced(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1e-6))), context.Background()},
+}
+
+// unsampledParent is the context of a request whose trace is not sampled.
+func unsampledParent() context.Context {
+	parent := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
+	return trace.ContextWithSpanContext(context.Background(), parent)
 }
 
 // whole is the stack of the claims: logging to the ring, budget, guard off,
@@ -110,7 +142,7 @@ func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layersOf f
 		_ = bottom.Close(context.Background())
 		_ = streams.Close(context.Background())
 	})
-	return &stack{streams: streams, runtime: rt}
+	return &stack{streams: streams, runtime: rt, ctx: context.Background()}
 }
 
 func (s *stack) lease(tb testing.TB) *cuda.Lease {

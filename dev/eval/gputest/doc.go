@@ -11,7 +11,7 @@
 //     package does that with itself wherever it is tested, so that these tests
 //     do not rot where there is no GPU. What the device does there is no proof
 //     of anything.
-//   - FENCEPOST_GPU_RESOURCE=pool puts the runtime's own pool in the place of the driver's,
+//   - FENCEPOST_GPU_RESOURCE=async puts the driver's pool in the place of the runtime's own,
 //     wherever a test does not choose a backend itself.
 //   - FENCEPOST_SANITIZER=1 is for compute-sanitizer, which makes everything ten
 //     times slower or worse and reports every failed call: sizes are small, and

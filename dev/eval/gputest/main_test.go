@@ -1,6 +1,7 @@
 package gputest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/internal/environ"
 )
 
@@ -22,7 +24,7 @@ const (
 
 var (
 	dryRun    = os.Getenv(dryVariable) == "1"
-	resource  = os.Getenv(resourceVariable)
+	resource  = cmp.Or(os.Getenv(resourceVariable), string(fencepost.Pool))
 	sanitized = os.Getenv(sanitizerVariable) != ""
 	// errorsAllowed: the sanitizer is told not to report the driver's errors.
 	errorsAllowed = os.Getenv(sanitizerVariable) == "errors"

@@ -3,7 +3,7 @@ package kernels
 import "github.com/fencepost-gpu/fencepost/cuda/sim"
 
 // maxProbes bounds a search. Tables that are at most half full need a few dozen,
-// unless somebody chose keys that collide, or a missing fence has filled the table
+// unless a client chose keys that collide, or a missing fence has filled the table
 // with anything.
 const maxProbes = 1024
 

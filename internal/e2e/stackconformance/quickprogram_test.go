@@ -48,7 +48,7 @@ func (p *player) note(format string, args ...any) {
 }
 
 // digits are what two stacks call differently: addresses, generations, streams, times.
-var digits = regexp.MustCompile(`[0-9]+(\.[0-9]+)?(ns|µs|ms|s\b)?|0x[0-9a-f]+`)
+var digits = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+(\.[0-9]+)?(ns|µs|ms|s\b)?`)
 
 // because is an error as far as two stacks can agree on it: its kinds and its text.
 func because(err error) string {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -67,6 +68,9 @@ func (g *Gate) String() string { return "gate(" + g.Resource.String() + ")" }
 
 // Unwrap is the upstream.
 func (g *Gate) Unwrap() core.Resource { return g.Resource }
+
+// SharedRecords are the upstream's.
+func (g *Gate) SharedRecords() (core.Resource, *path.Records) { return g, path.SharedBy(g.Resource) }
 
 // QuickPath is the gate's.
 func (g *Gate) QuickPath() *quick.Path { return g.path }

@@ -48,8 +48,8 @@ type bug struct {
 var bugs = map[core.FindingKind]bug{
 	names.FindingUseAfterFreeWrite: {plantUseAfterFreeWrite, "a write after the free is seen where the guard quarantines the block, or by the simulated device's oracle; the victim was not guarded, and on a GPU nothing else looks at freed bytes"},
 	names.FindingUseAfterFreeRead:  {plantUseAfterFreeRead, "a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, and only when the block has really been freed and is not in the guard's quarantine (--guard=off)"},
-	names.FindingOutOfBoundsWrite:  {plantOutOfBounds, "a write behind the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in nobody's memory"},
-	names.FindingUnderflow:         {plantUnderflow, "a write in front of the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in nobody's memory"},
+	names.FindingOutOfBoundsWrite:  {plantOutOfBounds, "a write behind the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner"},
+	names.FindingUnderflow:         {plantUnderflow, "a write in front of the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner"},
 	names.FindingDoubleFree:        {plantDoubleFree, "a second free is refused in every tier, but only the ledger can tell whose block it was (--guard=ledger or more)"},
 	names.FindingForeignFree:       {plantForeignFree, "a foreign free is refused in every tier, but only the ledger reports it (--guard=ledger or more)"},
 	names.FindingStaleHandle:       {plantStaleHandle, "a stale handle is refused in every tier, but only the ledger can tell whose it was (--guard=ledger or more)"},
@@ -60,7 +60,7 @@ var bugs = map[core.FindingKind]bug{
 	names.FindingStickyError:       {plantStickyError, "the device did not fault on the illegal address"},
 }
 
-// oracleOnly are the kinds that nobody sees but the simulated device's oracle,
+// oracleOnly are the kinds that only the simulated device's oracle sees,
 // and elsewhere is what a judgement on a GPU, which has none, adds.
 var oracleOnly = []core.FindingKind{names.FindingUseAfterFreeRead, names.FindingMissingFence, names.FindingUseBeforeAlloc}
 

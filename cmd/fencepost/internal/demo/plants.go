@@ -96,7 +96,7 @@ const overrunBlocks = 32
 
 // overrun lets a declared launch write 16 bytes beside its block. Many blocks are
 // allocated first: where a guard leaves no room the victim is one beside which another of
-// them lies, so that the write spoils nobody's results.
+// them lies, so that the write spoils no results.
 func (p *Plant) overrun(ctx context.Context, where func(core.Block) uint64) error {
 	return p.onStream(ctx, func(on *cuda.Lease) error {
 		var blocks []core.Block

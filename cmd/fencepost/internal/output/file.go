@@ -72,7 +72,7 @@ func (f *File) createDraft() error {
 	return nil
 }
 
-// maxTries bounds the search for a name that nobody has.
+// maxTries bounds the search for a name that is free.
 const maxTries = 100
 
 // Write writes to the file. Once a write has failed all do.

@@ -102,13 +102,10 @@ func (l *Ledger) MayHold(ptr uint64) bool { return ptr >= l.low.Load() && ptr < 
 // Owners returns the live block that an address lies in, and the newest freed
 // one of those remembered; nil if there is none.
 func (l *Ledger) Owners(ptr uint64) (live, freed *core.Block) {
-	for i := range l.shards {
-		s := &l.shards[i]
-		if s.table.Unused() {
-			continue
-		}
+	l.index()
+	for _, s := range l.all() {
 		s.mu.Lock()
-		s.indexed().at(ptr, func(rec *Record) {
+		s.index.at(ptr, func(rec *Record) {
 			b := rec.Block() // it neither goes nor moves while the shard is locked
 			switch {
 			case b.State == core.Live:
@@ -122,15 +119,51 @@ func (l *Ledger) Owners(ptr uint64) (live, freed *core.Block) {
 	return live, freed
 }
 
-// indexed is the shard's index of addresses, built if this is the first
-// question; s.mu must be held.
-func (s *shard) indexed() *addresses {
-	if s.index == nil {
+// index builds the shards' indexes of addresses, if this is the first question. What comes meanwhile enters
+// itself.
+func (l *Ledger) index() {
+	if l.indexed.Load() {
+		return
+	}
+	l.indexing.Lock()
+	defer l.indexing.Unlock()
+	if l.indexed.Load() {
+		return
+	}
+	l.sharing.Lock() // a lane that is added later has one from the beginning
+	for _, s := range l.all() {
+		s.mu.Lock()
 		s.index = &addresses{}
-		s.table.Each(s.index.enter)
 		for _, stone := range s.tombstones.ring {
 			s.index.enter(stone)
 		}
+		s.mu.Unlock()
 	}
-	return s.index
+	l.sharing.Unlock()
+	for g, rec := range l.All {
+		l.enterLater(g, rec)
+	}
+	l.indexed.Store(true)
+}
+
+// enterLater enters a record that was there before its shard had an index.
+func (l *Ledger) enterLater(g core.Generation, rec *Record) {
+	if !rec.Lock(g) {
+		return
+	}
+	s := l.all()[rec.shard]
+	rec.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if rec.isOf(g) && rec.State() != core.Freed {
+		s.enterIndex(rec)
+	}
+}
+
+// enterIndex enters a record that is not there yet, if there is an index; s.mu must be held.
+func (s *Shard) enterIndex(rec *Record) {
+	if s.index != nil && !rec.indexed {
+		rec.indexed = true
+		s.index.enter(rec)
+	}
 }

@@ -14,6 +14,8 @@ import (
 // before the record is entered; the rest belongs to the goroutine that frees the
 // block, which is one at a time.
 type Guarded struct {
+	// part is the guard's of the block's record, from EnterGuarded on.
+	part *Part
 	// Layout shifts the caller's pointer; it does not change. Armed is set once
 	// the red zones are filled.
 	Layout canary.Layout

@@ -2,29 +2,39 @@
 // that is not released, and a tombstone of those released last. It works on the
 // host alone and calls neither the device nor the layers below.
 //
-// Records are found by generation, in tables that are read without a lock (package
-// blocktable). They are pooled, so whoever found one must check, under its lock, that
-// it still belongs to the generation looked for. See [Record] for who owns what.
+// Records are parts of those that all layers share (package path) and are found by them.
+// They are used again, so whoever found one must check, under its lock, that
+// it still belongs to the generation looked for. See [Record] for who owns what. What finds a record by its id, or
+// walks over all, takes the locks of lanes: no lock of the ledger may be held.
 package ledger
 
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // AlwaysStacks is the size in bytes from which every block keeps its stacks.
 const AlwaysStacks = 1 << 20
 
 // Ledger holds a record of each block known, and of the last ones freed. It is
-// divided by the stream of the allocation, so that goroutines on different
-// streams stay off each other's cache lines.
+// divided by the lane of the allocation, or its stream, so that goroutines on different
+// streams stay off each other's cache lines, and what holds a lane's lock needs no other.
 type Ledger struct {
-	shards [shards]shard
+	records *path.Records
+	part    path.Part[Part]
+	shards  [shards]Shard
+	// list is those and the lanes'; it is replaced and never changed.
+	list atomic.Pointer[[]*Shard]
+	// indexing is held while the indexes of addresses are built, once.
+	indexing sync.Mutex
+	indexed  atomic.Bool
 	// gate is the guard's. While the mode is Off, each record that is no
 	// tombstone holds it open; otherwise the mode does.
 	gate *atomic.Int64
@@ -36,7 +46,8 @@ type Ledger struct {
 	// tombstoneLimit is how many tombstones there may be in all.
 	tombstoneLimit int
 	// used is how many shards are in use, limit how many tombstones each of
-	// them may keep; sharing is held while the two change.
+	// them may keep; sharing is held while the two change, and while shards are added or all of them
+	// are told whether they count.
 	sharing sync.Mutex
 	used    int
 	limit   atomic.Int64
@@ -56,61 +67,101 @@ type Options struct {
 	StackBytes uint64
 }
 
-// New makes a ledger that adds to gate for each live block while the guard
+// New makes a ledger with a part of the records that adds to gate for each live block while the guard
 // is off.
-func New(gate *atomic.Int64, o Options) *Ledger {
-	l := &Ledger{gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Names: newNames(), Stacks: newDepot()}
+func New(gate *atomic.Int64, records *path.Records, part path.Part[Part], o Options) *Ledger {
+	l := &Ledger{records: records, part: part, gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Names: newNames(), Stacks: newDepot()}
 	l.low.Store(math.MaxUint64)
 	l.limit.Store(int64(max(1, o.Tombstones))) // a first block may be gone before its shard is shared in
+	all := make([]*Shard, shards)
 	for i := range l.shards {
-		l.shards[i].counted = true
-		l.shards[i].untilStack = l.nextStack()
+		s := &l.shards[i]
+		s.mu, s.number, s.counted, s.untilStack = &s.own, uint16(i), true, l.nextStack()
+		all[i] = s
 	}
+	l.list.Store(&all)
 	return l
 }
 
-func (l *Ledger) shard(stream core.StreamID) *shard { return &l.shards[uint64(stream)%shards] }
+func (l *Ledger) shard(stream core.StreamID) *Shard { return &l.shards[uint64(stream)%shards] }
 
-// Enter puts a block that was allocated at that time into the books, and says whether it is one that keeps its
+// all is all shards.
+func (l *Ledger) all() []*Shard { return *l.list.Load() }
+
+// AddLane makes a shard of a lane, whose lock is its from now on. No lock may be held.
+func (l *Ledger) AddLane(lane sync.Locker) *Shard {
+	l.sharing.Lock()
+	defer l.sharing.Unlock()
+	old := l.all()
+	s := &Shard{mu: lane, number: uint16(len(old)), inUse: true}
+	first := old[0]
+	first.mu.Lock()
+	s.counted = first.counted
+	if first.index != nil {
+		s.index = &addresses{}
+	}
+	first.mu.Unlock()
+	all := append(slices.Clone(old), s)
+	l.list.Store(&all)
+	l.shareLocked()
+	return s
+}
+
+// Enter puts a block that was allocated at that time into the books, by the record that all layers share, and
+// says whether it is one that keeps its
 // stacks: each byte has the same chance to choose its block.
-func (l *Ledger) Enter(b *core.Block, born monotime.Instant) (rec *Record, due bool) {
+func (l *Ledger) Enter(of *path.Record, b *core.Block, born monotime.Instant) (rec *Record, due bool) {
+	rec = &l.part.Of(of).own
 	s := l.shard(b.ID.AllocStream)
 	s.mu.Lock()
 	if s.untilStack -= int64(min(b.Bytes, AlwaysStacks)); s.untilStack < 0 {
 		due = true
 		s.untilStack = l.nextStack()
 	}
-	rec = s.empty
-	if rec == nil {
-		rec = s.makeRecords()
-	}
-	s.empty, rec.neighbour = rec.neighbour, nil
+	rec.shard = s.number
 	rec.fill(b, born)
 	l.add(s, rec)
 	return rec, due
 }
 
+// EnterIn is Enter in the shard of a lane, which is locked.
+func (l *Ledger) EnterIn(s *Shard, of *path.Record, b *core.Block, born monotime.Instant) *Record {
+	rec := &l.part.Of(of).own
+	rec.shard = s.number
+	rec.fill(b, born)
+	l.addLocked(s, rec)
+	return rec
+}
+
 // nextStack draws how many bytes go by before the next block that keeps stacks.
 func (l *Ledger) nextStack() int64 { return int64(rand.ExpFloat64() * l.stackBytes) }
 
-// EnterGuarded puts the record of a guarded block into the books.
-func (l *Ledger) EnterGuarded(rec *Record) {
-	s := l.shard(rec.Stream())
+// EnterGuarded puts the record of a guarded block into the books, in a shard that is not locked, or if that is
+// nil in one of its stream.
+func (l *Ledger) EnterGuarded(s *Shard, of *path.Record, rec *Record) {
+	rec.Guard.part = l.part.Of(of)
+	if s == nil {
+		s = l.shard(rec.Stream())
+	}
+	rec.shard = s.number
 	s.mu.Lock()
+	rec.Guard.part.guarded.Store(rec)
 	l.add(s, rec)
 }
 
-// add makes rec, which is filled, findable and unlocks the shard.
-func (l *Ledger) add(s *shard, rec *Record) {
-	s.table.Insert(rec.Generation(), &rec.node, rec)
+// addLocked counts rec, which can be found by now; s.mu must be held.
+func (l *Ledger) addLocked(s *Shard, rec *Record) {
 	s.live++
 	if s.counted {
 		l.gate.Add(1)
 	}
-	if s.index != nil {
-		s.index.enter(rec)
-	}
+	s.enterIndex(rec)
 	l.widen(rec.Ptr, rec.Ptr+rec.Bytes)
+}
+
+// add is addLocked, and unlocks the shard.
+func (l *Ledger) add(s *Shard, rec *Record) {
+	l.addLocked(s, rec)
 	fresh := !s.inUse
 	s.inUse = true
 	s.mu.Unlock()
@@ -123,10 +174,13 @@ func (l *Ledger) add(s *shard, rec *Record) {
 func (l *Ledger) share() {
 	l.sharing.Lock()
 	defer l.sharing.Unlock()
+	l.shareLocked()
+}
+
+func (l *Ledger) shareLocked() {
 	l.used++
 	l.limit.Store(int64(max(1, l.tombstoneLimit/l.used)))
-	for i := range l.shards {
-		s := &l.shards[i]
+	for _, s := range l.all() {
 		s.mu.Lock()
 		s.tombstones.shrink(int(l.limit.Load()), s.index)
 		s.mu.Unlock()
@@ -134,41 +188,47 @@ func (l *Ledger) share() {
 }
 
 // Close makes a tombstone of a block that was released, and empties its record
-// for another one if it is pooled. rec is not locked.
-func (l *Ledger) Close(rec *Record, g core.Generation) { l.closeIn(l.shard(rec.Stream()), g) }
-
-// CloseBlock is close of a block by its id; it returns its record, nil if it has
-// none.
-func (l *Ledger) CloseBlock(id core.BlockID) *Record {
-	rec := l.closeIn(l.shard(id.AllocStream), id.Generation)
-	if rec == nil {
-		if rec = l.search(id); rec != nil {
-			l.Close(rec, id.Generation)
-		}
+// for another one if it is not that of a guarded block. rec is not locked. It reports false if the block was
+// closed before.
+func (l *Ledger) Close(rec *Record, id core.BlockID) bool {
+	if !rec.isOf(id.Generation) { // or its shard may be changing
+		return false
 	}
-	return rec
-}
-
-// closeIn is close of the record of a generation in a shard, which it returns:
-// nil if there is none. Finding and removing it is one walk.
-func (l *Ledger) closeIn(s *shard, g core.Generation) *Record {
-	if s.table.Unused() {
-		return nil
-	}
+	s := l.all()[rec.shard]
 	s.mu.Lock()
-	rec := s.table.Remove(g)
-	if rec != nil {
-		l.remember(s, rec, g)
-	}
-	s.mu.Unlock()
-	return rec
+	defer s.mu.Unlock()
+	return l.closeLocked(s, rec, id)
 }
 
-// remember is the rest of close, of a record that the table has no more. Nobody waits for
-// anything under its lock.
-func (l *Ledger) remember(s *shard, rec *Record, g core.Generation) {
-	if s.index != nil {
+// Has reports whether a record is that of a block in the shard, which may be nil. Nobody else may be closing it.
+func (s *Shard) Has(rec *Record) bool { return s != nil && rec.shard == s.number }
+
+// CloseIn is Close in the shard that has the record, whose lane is locked.
+func (l *Ledger) CloseIn(s *Shard, rec *Record, id core.BlockID) { l.closeLocked(s, rec, id) }
+
+func (l *Ledger) closeLocked(s *Shard, rec *Record, id core.BlockID) bool {
+	if !rec.isOf(id.Generation) || rec.Guard != nil && !rec.Guard.part.guarded.CompareAndSwap(rec, nil) {
+		return false
+	}
+	l.remember(s, rec, id.Generation)
+	return true
+}
+
+// CloseBlock is Close of a block by the record that all layers share; it returns its record, nil if it has
+// none.
+func (l *Ledger) CloseBlock(of *path.Record, id core.BlockID) *Record {
+	if rec := l.part.Of(of).of(id.Generation); rec != nil && l.Close(rec, id) {
+		return rec
+	}
+	return nil
+}
+
+// remember is the rest of Close. Nobody waits for
+// anything under a record's lock.
+func (l *Ledger) remember(s *Shard, rec *Record, g core.Generation) {
+	if rec.indexed {
 		s.index.remove(rec)
+		rec.indexed = false
 	}
 	s.live--
 	if s.counted {
@@ -184,11 +244,10 @@ func (l *Ledger) remember(s *shard, rec *Record, g core.Generation) {
 	rec.empty(g)
 	l.addTombstone(s, rec, g)
 	rec.extra, rec.writer, rec.used, rec.readUnwritten, rec.Stacked = nil, 0, 0, false, false
-	rec.neighbour, s.empty = s.empty, rec
 }
 
 // addTombstone remembers a record in its shard.
-func (l *Ledger) addTombstone(s *shard, rec *Record, g core.Generation) {
+func (l *Ledger) addTombstone(s *Shard, rec *Record, g core.Generation) {
 	s.tombstones.add(rec, g, int(l.limit.Load()), s.index)
 }
 
@@ -199,8 +258,7 @@ func (l *Ledger) MayForget(g core.Generation) bool {
 		return false
 	}
 	newest := core.Generation(l.Unseen.Load())
-	for i := range l.shards {
-		s := &l.shards[i]
+	for _, s := range l.all() {
 		s.mu.Lock()
 		newest = max(newest, s.tombstones.forgotten)
 		s.mu.Unlock()
@@ -211,8 +269,9 @@ func (l *Ledger) MayForget(g core.Generation) bool {
 // CountLive makes each record that is no tombstone hold the gate open, or lets
 // it go.
 func (l *Ledger) CountLive(on bool) {
-	for i := range l.shards {
-		s := &l.shards[i]
+	l.sharing.Lock() // a lane that is added now would be missed, or count as before
+	defer l.sharing.Unlock()
+	for _, s := range l.all() {
 		s.mu.Lock()
 		switch {
 		case on && !s.counted:
@@ -228,8 +287,7 @@ func (l *Ledger) CountLive(on bool) {
 // Size is how many blocks are known that are no tombstones, and how many
 // tombstones there are.
 func (l *Ledger) Size() (live, tombstones int) {
-	for i := range l.shards {
-		s := &l.shards[i]
+	for _, s := range l.all() {
 		s.mu.Lock()
 		live, tombstones = live+s.live, tombstones+len(s.tombstones.ring)
 		s.mu.Unlock()
@@ -242,11 +300,10 @@ func (l *Ledger) Size() (live, tombstones int) {
 // missed. A record may belong to another block by then: whoever reads it must
 // compare the generation, or may see that other block twice.
 func (l *Ledger) All(yield func(core.Generation, *Record) bool) {
-	for i := range l.shards {
-		if s := &l.shards[i]; !s.table.List(&s.mu, yield) {
-			return
-		}
-	}
+	l.records.Each(func(g core.Generation, of *path.Record) bool {
+		rec := l.part.Of(of).of(g)
+		return rec == nil || yield(g, rec)
+	})
 }
 
 // Heir returns the newest block that was allocated after b and has some of its
@@ -259,8 +316,7 @@ func (l *Ledger) Heir(b core.Block) (heir core.Block, ok bool) {
 			heir, ok = other, true
 		}
 	}
-	for i := range l.shards {
-		s := &l.shards[i]
+	for _, s := range l.all() {
 		s.mu.Lock()
 		for _, stone := range s.tombstones.ring {
 			look(stone.Block())

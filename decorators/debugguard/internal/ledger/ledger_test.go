@@ -8,8 +8,28 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
+
+// newLedger is a ledger over somebody's own resource, whose blocks the test makes up.
+func newLedger(gate *atomic.Int64, tombstones int) *Ledger {
+	records, part := path.Join[Part](coretest.NewFake(0), false)
+	return New(gate, records, part, Options{Tombstones: tombstones, StackBytes: 512 << 10})
+}
+
+func (l *Ledger) enter(b core.Block) *Record {
+	rec, _ := l.Enter(l.records.Enter(&b), &b, 1)
+	return rec
+}
+
+// released is the notice of a block: its record may be another's from then on.
+func (l *Ledger) released(id core.BlockID) bool {
+	closed := l.CloseBlock(l.records.Find(id), id) != nil
+	l.records.Book.(core.Listener).Released(core.Block{ID: id})
+	return closed
+}
 
 func TestNamesKeepTheirNumbers(t *testing.T) {
 	n := newNames()
@@ -118,7 +138,8 @@ func TestTheIndexFindsExactlyTheBlocksOfAnAddress(t *testing.T) {
 // few streams, note uses of each other's, and ask for addresses.
 func TestTheLedgerKeepsItsBooksUnderLoad(t *testing.T) {
 	var gate atomic.Int64
-	l := New(&gate, Options{Tombstones: 64, StackBytes: 512 << 10})
+	l := newLedger(&gate, 64)
+	l.records.Subscribe(nil, path.Listener{Hear: func(*path.Record, core.Block) {}})
 	var shared [8]atomic.Uint64 // generations that may be used by anybody
 	var group sync.WaitGroup
 	for g := range 4 {
@@ -126,7 +147,7 @@ func TestTheLedgerKeepsItsBooksUnderLoad(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(g), 1))
 			for i := range 3000 {
 				id := core.BlockID{Ptr: uint64(i%50) << 12, Generation: core.NextGeneration(), AllocStream: core.StreamID(g % 3)}
-				rec, _ := l.Enter(&core.Block{ID: id, Bytes: 4096, Align: 256, State: core.Live, Tag: "load"}, 1)
+				rec := l.enter(core.Block{ID: id, Bytes: 4096, Align: 256, State: core.Live, Tag: "load"})
 				shared[rng.IntN(len(shared))].Store(uint64(id.Generation))
 				other := core.BlockID{Generation: core.Generation(shared[rng.IntN(len(shared))].Load()), AllocStream: core.StreamID(rng.IntN(3))}
 				if found := l.Lock(other); found != nil {
@@ -144,14 +165,16 @@ func TestTheLedgerKeepsItsBooksUnderLoad(t *testing.T) {
 				if !rec.Retire(id.Generation) {
 					t.Errorf("%v could not be retired", id)
 				}
-				l.Close(rec, id.Generation)
-				if l.Get(id) != nil {
-					t.Errorf("%v is known after it was closed", id)
+				if !l.released(id) || l.Close(rec, id) || l.Get(id) != nil {
+					t.Errorf("%v was not closed once, or is known after that", id)
 				}
 			}
 		})
 	}
 	group.Wait()
+	for range 3 { // of which each is told whether it counts
+		l.AddLane(new(sync.Mutex))
+	}
 	l.CountLive(true)
 	if live, buried := l.Size(); live != 0 || buried > 64 || buried == 0 || gate.Load() != 0 {
 		t.Errorf("%d live, %d remembered, gate %d", live, buried, gate.Load())
@@ -160,12 +183,11 @@ func TestTheLedgerKeepsItsBooksUnderLoad(t *testing.T) {
 
 func TestTheLedgerForgetsTheOldestTombstone(t *testing.T) {
 	var gate atomic.Int64
-	l := New(&gate, Options{Tombstones: 4, StackBytes: 512 << 10})
+	l := newLedger(&gate, 4)
 	bury := func(stream core.StreamID, n int) (ids []core.BlockID) {
 		for range n {
 			id := core.BlockID{Generation: core.NextGeneration(), AllocStream: stream}
-			rec, _ := l.Enter(&core.Block{ID: id, State: core.Live}, 1)
-			l.Close(rec, id.Generation)
+			l.Close(l.enter(core.Block{ID: id, State: core.Live}), id)
 			ids = append(ids, id)
 		}
 		return ids

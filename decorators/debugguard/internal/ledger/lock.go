@@ -25,14 +25,14 @@ func wordOf(g core.Generation, s core.BlockState) uint64 {
 // another one by now, or of none.
 func (rec *Record) Lock(g core.Generation) bool {
 	live := wordOf(g, core.Live) // most are, and nobody has the lock
-	return rec.node.Word.CompareAndSwap(live, live|locked) || rec.swap(g, locked, 0)
+	return rec.word.CompareAndSwap(live, live|locked) || rec.swap(g, locked, 0)
 }
 
 // LockGuarded locks the record of a guarded block, which is of that block for good.
 func (rec *Record) LockGuarded() { rec.Lock(rec.Generation()) }
 
 // Unlock ends what Lock began. Of a tombstone, which has no lock, it does nothing.
-func (rec *Record) Unlock() { rec.node.Word.And(^uint64(locked)) }
+func (rec *Record) Unlock() { rec.word.And(^uint64(locked)) }
 
 // empty makes the record one of no block, once nobody holds its lock; it was of
 // generation g. Whoever looks for that block locks it no more.
@@ -42,13 +42,13 @@ func (rec *Record) empty(g core.Generation) { rec.swap(g, 0, ^uint64(0)) }
 // It reports false if the record is of another generation.
 func (rec *Record) swap(g core.Generation, set, unset uint64) bool {
 	for {
-		word := rec.node.Word.Load()
+		word := rec.word.Load()
 		switch {
 		case word>>blocktable.StateBits != uint64(g):
 			return false
 		case word&locked != 0:
 			runtime.Gosched()
-		case rec.node.Word.CompareAndSwap(word, word&^unset|set):
+		case rec.word.CompareAndSwap(word, word&^unset|set):
 			return true
 		}
 	}

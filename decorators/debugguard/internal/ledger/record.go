@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -13,21 +14,19 @@ import (
 // little, so it holds what every block needs and no more: what only a guarded
 // one needs, or one whose stacks are kept, is reached through a pointer.
 //
-// Records of unguarded blocks are pooled by the shard of the ledger that they
-// are in and never given back to Go: whoever found one without the shard's lock
-// must check, under the record's, that it still belongs to the generation looked
-// for. Those of guarded blocks are not pooled, because comparisons under way
+// Records of unguarded blocks are used again for other blocks: whoever found one
+// must check, under the record's lock, that it still belongs to the generation looked
+// for. Those of guarded blocks are not, because comparisons under way
 // refer to them.
 type Record struct {
-	// node has the block's generation, its state and the record's lock in one word,
-	// which is zero while the record is of no block. It is set last and cleared first,
+	// word has the block's generation, its state and the record's lock, and is
+	// zero while the record is of no block. It is set last and cleared first,
 	// so whoever has locked the generation that it looks for may read the rest.
-	node blocktable.Node[Record]
+	word atomic.Uint64
 	// tombstoneOf is the generation of a tombstone, whose word is zero. It is
 	// written without an atomic operation, which would wait for the memory.
 	tombstoneOf core.Generation
-	// neighbour is the next record in the shard's index of addresses, or in its
-	// list of empty ones.
+	// neighbour is the next record in the shard's index of addresses.
 	neighbour *Record
 
 	// What follows belongs to who holds the lock, but for Guard, which does not change.
@@ -58,7 +57,39 @@ type Record struct {
 	// Stacked is set before the block is handed out if it was chosen to keep
 	// stacks.
 	Stacked bool
+	// shard is the number of the block's.
+	shard uint16
+	// indexed: the record is in the shard's index of addresses, whose lock guards it.
+	indexed bool
 	uses    [usesKept]Use
+}
+
+// Part is the guard's part of the record that all layers share of a block (package path).
+type Part struct {
+	// guarded is the record of a block that is guarded on the device, while the ledger has it; own is that
+	// of any other.
+	guarded atomic.Pointer[Record]
+	own     Record
+}
+
+// of is the record of the block of generation g, nil if the ledger has none; p may be nil.
+func (p *Part) of(g core.Generation) *Record {
+	if p == nil {
+		return nil
+	}
+	rec := p.guarded.Load()
+	if rec == nil {
+		rec = &p.own
+	}
+	if !rec.isOf(g) {
+		return nil
+	}
+	return rec
+}
+
+// isOf reports whether the record is of generation g. It may be asked without the lock.
+func (rec *Record) isOf(g core.Generation) bool {
+	return rec.word.Load()>>blocktable.StateBits == uint64(g) && g != 0
 }
 
 // extra is what is kept of some blocks only. The spans of the allocation and of
@@ -77,7 +108,7 @@ func (rec *Record) fill(b *core.Block, born monotime.Instant) {
 	rec.allocStream, rec.Tag = b.ID.AllocStream, b.Tag
 	rec.align = uint8(bits.TrailingZeros64(b.Align))
 	rec.ordinal, rec.born = uint8(b.ID.Ordinal), born
-	rec.node.Word.Store(wordOf(b.ID.Generation, b.State))
+	rec.word.Store(wordOf(b.ID.Generation, b.State))
 }
 
 // Block is the block as its owner knows it now; the lock must be held.
@@ -93,7 +124,7 @@ func (rec *Record) ID() core.BlockID {
 // Generation is the block's, and that of a tombstone; zero for a record of no
 // block. It may be asked without the lock.
 func (rec *Record) Generation() core.Generation {
-	if word := rec.node.Word.Load(); word != 0 {
+	if word := rec.word.Load(); word != 0 {
 		return core.Generation(word >> blocktable.StateBits)
 	}
 	return rec.tombstoneOf
@@ -104,7 +135,7 @@ func (rec *Record) Stream() core.StreamID { return rec.allocStream }
 
 // State is the block's state. It may be asked without the lock.
 func (rec *Record) State() core.BlockState {
-	if word := rec.node.Word.Load(); word != 0 {
+	if word := rec.word.Load(); word != 0 {
 		return core.BlockState(word&stateMask) + core.Live
 	}
 	return core.Freed
@@ -112,7 +143,7 @@ func (rec *Record) State() core.BlockState {
 
 // SetState moves the block on; the lock must be held.
 func (rec *Record) SetState(s core.BlockState) {
-	rec.node.Word.Store(wordOf(rec.Generation(), s) | locked)
+	rec.word.Store(wordOf(rec.Generation(), s) | locked)
 }
 
 // Retire takes the block of generation g from Live to Retired, whoever holds the lock,
@@ -122,8 +153,8 @@ func (rec *Record) Retire(g core.Generation) bool { return rec.move(g, core.Live
 // move takes the block of generation g from one state to another and leaves the lock as
 // it is. It reports false if the block is in another state.
 func (rec *Record) move(g core.Generation, from, to core.BlockState) bool {
-	for was := wordOf(g, from); !rec.node.Word.CompareAndSwap(was, wordOf(g, to)|was&locked); {
-		if was = rec.node.Word.Load(); was&^locked != wordOf(g, from) {
+	for was := wordOf(g, from); !rec.word.CompareAndSwap(was, wordOf(g, to)|was&locked); {
+		if was = rec.word.Load(); was&^locked != wordOf(g, from) {
 			return false
 		}
 	}
@@ -133,13 +164,13 @@ func (rec *Record) move(g core.Generation, from, to core.BlockState) bool {
 // IsLive reports whether the record is that of the live block of generation g;
 // it may be asked without the lock.
 func (rec *Record) IsLive(g core.Generation) bool {
-	return rec.node.Word.Load()&^locked == wordOf(g, core.Live)
+	return rec.word.Load()&^locked == wordOf(g, core.Live)
 }
 
 // Peek reports whether the record is of generation g, and whether that is live,
 // of one instant and without the lock.
 func (rec *Record) Peek(g core.Generation) (known, live bool) {
-	word := rec.node.Word.Load()
+	word := rec.word.Load()
 	return word>>blocktable.StateBits == uint64(g), word&^locked == wordOf(g, core.Live)
 }
 

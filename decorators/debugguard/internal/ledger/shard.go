@@ -5,23 +5,24 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/blocktable"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // shards is how many parts the ledger has.
 const shards = 64
 
-// slab is how many records are made at a time: about 64 KiB of them.
+// slab is how many tombstones are made at a time: about 64 KiB of them.
 const slab = 273
 
-// shard is the blocks of some streams. Its lock is never held together with
-// another's, and a record's is taken under it only where nothing waits.
-type shard struct {
-	mu    sync.Mutex
-	table blocktable.Table[Record]
-	// empty are records of no block, the one used last first.
-	empty *Record
-	// live counts the records of the table, counted is set while they hold the
+// Shard counts the blocks of a lane, under its lock, or those of some streams without one. Its lock is never
+// held together with another shard's, and a record's is taken under it only where nothing waits.
+type Shard struct {
+	// mu is the lane's lock, or own.
+	mu  sync.Locker
+	own sync.Mutex
+	// number is where the ledger's list has it.
+	number uint16
+	// live counts the records that are entered, counted is set while they hold the
 	// gate open.
 	live    int
 	counted bool
@@ -35,62 +36,16 @@ type shard struct {
 	_     [56]byte // keeps neighbours on different cache lines
 }
 
-// makeRecords fills the list of empty records; s.mu must be held.
-func (s *shard) makeRecords() *Record {
-	records := make([]Record, slab)
-	for i := range records[:slab-1] {
-		records[i].neighbour = &records[i+1]
-	}
-	return &records[0]
-}
-
-// Known is Get that looks no further than where the record should be, and takes no lock.
-func (l *Ledger) Known(id core.BlockID) *Record {
-	if id.Generation == 0 {
-		return nil
-	}
-	return l.shard(id.AllocStream).table.Load(id.Generation)
-}
+// Known is the ledger's record of a block by the record that all layers share, nil if it has none.
+func (l *Ledger) Known(of *path.Record, g core.Generation) *Record { return l.part.Of(of).of(g) }
 
 // Get returns the record of a block, nil if there is none. It is not locked:
 // what it says is to be believed only if its generation still is the block's.
 func (l *Ledger) Get(id core.BlockID) *Record {
-	if id.Generation == 0 { // what a record has that is being filled
+	if id.Generation == 0 || id.Generation == core.NoBytes {
 		return nil
 	}
-	if rec := l.shard(id.AllocStream).table.Load(id.Generation); rec != nil {
-		return rec
-	}
-	return l.search(id)
-}
-
-// search looks for a record under the locks: first where it should be, then,
-// because a caller may have made up the stream, everywhere.
-func (l *Ledger) search(id core.BlockID) *Record {
-	rec := l.shard(id.AllocStream).find(id.Generation)
-	if rec != nil || uint64(id.Generation) <= l.Unseen.Load() || id.Generation == core.NoBytes {
-		return rec
-	}
-	return l.everywhere(id.Generation, (*shard).find)
-}
-
-// everywhere looks for a record in every shard.
-func (l *Ledger) everywhere(g core.Generation, find func(*shard, core.Generation) *Record) *Record {
-	for i := range l.shards {
-		if rec := find(&l.shards[i], g); rec != nil {
-			return rec
-		}
-	}
-	return nil
-}
-
-func (s *shard) find(g core.Generation) *Record {
-	if s.table.Unused() {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.table.Find(g)
+	return l.part.Of(l.records.Find(id)).of(id.Generation)
 }
 
 // Lock returns the record of a block, locked, or nil if there is none.
@@ -178,10 +133,15 @@ func (l *Ledger) tombstone(id core.BlockID) *Record {
 	if rec := l.shard(id.AllocStream).tombstone(id.Generation); rec != nil {
 		return rec
 	}
-	return l.everywhere(id.Generation, (*shard).tombstone)
+	for _, s := range l.all() {
+		if rec := s.tombstone(id.Generation); rec != nil {
+			return rec
+		}
+	}
+	return nil
 }
 
-func (s *shard) tombstone(g core.Generation) *Record {
+func (s *Shard) tombstone(g core.Generation) *Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.tombstones.ring { // the newest first: most second frees come soon

@@ -72,7 +72,7 @@ const (
 	CodeUnsupportedType Code = "unsupported_type"  // 415
 	CodeUnprocessable   Code = "unprocessable"     // 422
 	CodeTooMany         Code = "too_many_requests" // 429
-	CodeClientGone      Code = "client_gone"       // 499, which nobody reads
+	CodeClientGone      Code = "client_gone"       // 499, which is not read
 	CodeInternal        Code = "internal"          // 500
 	CodeOutOfBudget     Code = "out_of_budget"     // 503, with Memory
 	CodeOutOfMemory     Code = "out_of_memory"     // 503: the device has less than the budget

@@ -67,5 +67,5 @@ func (s *Server) registerMetrics() error {
 	return nil
 }
 
-// Metrics is what /metrics serves, for whoever pushes it.
+// Metrics is what /metrics serves, for code that pushes it.
 func (s *Server) Metrics() prometheus.Gatherer { return s.registry }
