@@ -88,6 +88,9 @@ func NewPoolResource(drv driver.Driver, streams *StreamPool, cfg PoolConfig) (*P
 	r.path = quick.New(r, form, form)
 	streams.table.records.OnPath = true
 	r.init(r, "pool("+deviceName(drv)+")", drv, streams, l, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
+	if cfg.ReapInterval >= 0 {
+		l.ahead.start = func(f func() error) { go func() { _ = r.withMemory("NewPoolResource", f) }() }
+	}
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }
