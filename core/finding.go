@@ -127,10 +127,13 @@ func (in *Intent) FirstTags() (tags [4]Tag) {
 	n := 0
 	for i := range in.Uses {
 		tag := in.Uses[i].Tag
-		if n < len(tags) && (i == 0 || tag != in.Uses[i-1].Tag) && !slices.Contains(tags[:n], tag) {
-			tags[n] = tag
-			n++
+		if n > 0 && (tag == tags[n-1] || slices.Contains(tags[:n-1], tag)) {
+			continue
 		}
+		if tags[n] = tag; n == len(tags)-1 {
+			break
+		}
+		n++
 	}
 	return tags
 }

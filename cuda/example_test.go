@@ -98,7 +98,7 @@ func ExampleNewPoolResource() {
 	check(err)
 	streams, err := cuda.NewStreamPool(device, cuda.StreamPoolConfig{})
 	check(err)
-	pool, err := cuda.NewPoolResource(device, streams, cuda.PoolConfig{Limit: 64 << 20})
+	pool, err := cuda.NewPoolResource(device, streams, cuda.PoolConfig{Limit: 64 << 20, ReapInterval: -1}) // without a background
 	check(err)
 
 	for range 3 {

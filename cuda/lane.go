@@ -44,10 +44,10 @@ type lane struct {
 	used uint64
 	_    [64]byte
 
-	// surplus is what trimIdle may still give back of the lane. lanes.moving guards it.
+	// surplus is what trimIdle may still give back of the lane. lanes.growing guards it.
 	surplus uint64
 	// queried is the point by which it will be known that the device has come to the
-	// newest mark, nil if nobody asks. lanes.moving guards it.
+	// newest mark, nil if nobody asks. lanes.growing guards it.
 	queried *fence.Point
 }
 
@@ -331,7 +331,7 @@ func (l *lane) behindAll() (*stream, uint64) {
 
 // look asks the device whether it has come to the lane's newest mark. It records a point
 // behind the mark, if there is none, and asks for that. While the stream captures nobody can
-// know. lanes.moving is held. Errors are the driver's.
+// know. lanes.growing is held. Errors are the driver's.
 func (l *lane) look() error {
 	if l.hasHeld() {
 		if err := l.lookAtHeld(); err != nil {

@@ -32,10 +32,11 @@ import (
 //  4. Grow: what those pages are too few for is more memory from the device. If that has too
 //     little, less is missing beside pages that the stream waits for, as in 2.
 //
-// The first is made by take, under the stream's lock. The others are makeRoom's (makeroom.go), one at a
-// time: so nothing is on its way from one lane to another while a request is refused. Nothing
-// waits for the device, no two streams are locked at a time, and no memory is mapped under the
-// lock of a stream or a lane.
+// The first is made by take, under the stream's lock. The others are makeRoom's (makeroom.go). Remaps and
+// growth come one at a time, under growing; steals one at a time, under moving, also while the driver maps or
+// unmaps memory for another stream. Before a request is refused all is tried once more under both, so that no
+// page is on its way from one lane to another. Nothing waits for the device, no two streams are locked at
+// a time, and no memory is mapped under the lock of a stream or a lane.
 type lanes struct {
 	store      *pages.Store
 	page, base uint64
@@ -47,10 +48,15 @@ type lanes struct {
 	// told before others can take it.
 	oracle driver.Oracle
 
-	// moving is held by who moves pages, except for a takeover.
+	// growing is held over the driver's calls for memory, and so by one call at a time that maps,
+	// unmaps, or refuses a request.
+	growing sync.Mutex
+	// moving is held, under growing or without, while pages pass from one lane to another, except for
+	// a takeover.
 	moving sync.Mutex
 	closed bool
 	idle   idleTrim
+	ahead  ahead
 
 	opening  sync.Mutex
 	all      atomic.Pointer[[]*lane]
@@ -60,7 +66,7 @@ type lanes struct {
 	moves    core.OwnPoolStats // the moves alone
 }
 
-// idleTrim is what trimIdle knows; moving guards all but after.
+// idleTrim is what trimIdle knows; growing guards all but after.
 type idleTrim struct {
 	// after is how long pages must have been unneeded, negative for no trimming.
 	after time.Duration
@@ -232,19 +238,21 @@ func (m *lanes) used() (bytes uint64) {
 func (m *lanes) reap() error {
 	m.noteHigh(m.used())
 	var looked error
-	if m.moving.TryLock() { // who has it moves pages, and the next reap will do
+	if m.growing.TryLock() { // who has it looks by itself, and the next reap will do
 		if !m.closed {
 			looked = m.look()
 		}
+		m.moving.Lock()
 		m.forgetEmpty()
 		m.moving.Unlock()
+		m.growing.Unlock()
 	}
 	err := m.store.Reap()
 	return cmp.Or(looked, err)
 }
 
 // forgetEmpty drops the lanes of streams that were given up and that have no memory any
-// more; moving is held, so no run of theirs is on its way back.
+// more; growing and moving are held, so no run of theirs is on its way back.
 func (m *lanes) forgetEmpty() {
 	var empty []*lane
 	for _, l := range *m.all.Load() {
@@ -270,8 +278,9 @@ func (m *lanes) noteHigh(used uint64) {
 }
 
 func (m *lanes) trim(keep uint64) error {
-	m.moving.Lock()
-	defer m.moving.Unlock()
+	m.growing.Lock()
+	defer m.growing.Unlock()
+	m.ahead.left = 0
 	return m.giveBack(func() error {
 		_ = m.look() // a reap tells
 		if err := m.unmapUnused(keep); err != nil {
@@ -281,7 +290,7 @@ func (m *lanes) trim(keep uint64) error {
 	})
 }
 
-// giveBack counts what f gives back to the device; moving is held.
+// giveBack counts what f gives back to the device; growing is held.
 func (m *lanes) giveBack(f func() error) error {
 	start, before := time.Now(), m.store.Held()
 	err := f()
@@ -295,10 +304,10 @@ func (m *lanes) giveBack(f func() error) error {
 // lane's memory was free at every moment since the last look; the steps after that give back
 // as much of it, a few pages each. A lane that needs its memory again keeps what is left.
 func (m *lanes) trimIdle(now time.Time) error {
-	if m.idle.after < 0 || !m.moving.TryLock() { // who has it moves pages, and the next step will do
+	if m.idle.after < 0 || !m.growing.TryLock() { // who has it maps or unmaps, and the next step will do
 		return nil
 	}
-	defer m.moving.Unlock()
+	defer m.growing.Unlock()
 	if m.closed {
 		return nil
 	}
@@ -312,7 +321,7 @@ func (m *lanes) trimIdle(now time.Time) error {
 	return m.giveBack(m.trimSurplus)
 }
 
-// findSurplus looks what nobody needed since the last look; moving is held.
+// findSurplus looks what nobody needed since the last look; growing is held.
 func (m *lanes) findSurplus() {
 	_ = m.store.Reap() // what the driver refused to unmap before
 	spare := m.spare()
@@ -325,7 +334,7 @@ func (m *lanes) findSurplus() {
 }
 
 // trimSurplus gives some surplus back: of each lane the oldest first. What the device has not come
-// to stays until the next look. moving is held.
+// to stays until the next look. growing is held.
 func (m *lanes) trimSurplus() error {
 	left, queried := trimPages*m.page, 0
 	var first error
@@ -358,7 +367,7 @@ func (m *lanes) trimSurplus() error {
 }
 
 // unmapUnused makes free pages spare that the device has come to, while more than keep
-// bytes are mapped; moving is held.
+// bytes are mapped; growing is held.
 func (m *lanes) unmapUnused(keep uint64) error {
 	for _, l := range *m.all.Load() {
 		for m.store.Mapped() > keep {
@@ -395,6 +404,10 @@ func (m *lanes) addTo(st *core.Stats) {
 // lost or is there twice. ok is false while pages are moved. A takeover is a step of its stream's, like
 // the allocation that it is made for.
 func (m *lanes) drift() (bytes int64, ok bool) {
+	if !m.growing.TryLock() {
+		return 0, false
+	}
+	defer m.growing.Unlock()
 	if !m.moving.TryLock() {
 		return 0, false
 	}
@@ -417,8 +430,8 @@ func (m *lanes) count(f func(moves *core.OwnPoolStats)) {
 // stays mapped for those who have it, until they give it and close is called again, or the
 // device's context ends. From the second time on no stream is named: they may be gone.
 func (m *lanes) close() error {
-	m.moving.Lock()
-	defer m.moving.Unlock()
+	m.growing.Lock()
+	defer m.growing.Unlock()
 	for _, l := range *m.all.Load() {
 		if !m.closed {
 			_ = l.look()

@@ -15,7 +15,7 @@ import (
 )
 
 // growth is how many pages the pool grows by, if it may: so that the small blocks of a
-// stream do not come for a page each.
+// stream do not come for a page each. A request waits for what it needs; the background maps the rest.
 const growth = 8
 
 func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
@@ -25,27 +25,48 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 	if bytes > m.page*uint64(len(m.owners)) {
 		return m.explain(bytes, driver.NewError("MemCreate", driver.OutOfMemory))
 	}
-	m.moving.Lock()
-	defer m.moving.Unlock()
-	if s.IsGivenUp() {
-		return nil // its lane may be forgotten: the allocation is refused for that
+	if m.growing.TryLock() { // memory of the device comes before that of other streams, if it is to be had anyway
+		_ = m.fillAhead()
+		m.growing.Unlock()
 	}
-	m.settleOwn(s)
-	if s.lane.hasRoom(bytes) {
-		return nil // another allocation made it for the same stream, or it is held no more
+	if done, err := m.findRoom(s, bytes); done || err != nil {
+		return err
 	}
-	if _, found, err := m.join(s, bytes, false); found || err != nil {
+	m.growing.Lock()
+	defer m.growing.Unlock()
+	_ = m.fillAhead()
+	if done, err := m.findRoom(s, bytes); done || err != nil { // pages were mapped meanwhile
 		return err
 	}
 	start := time.Now()
 	_ = m.look()       // who needs the streams is told
 	_ = m.store.Reap() // what the driver refused to unmap before
-	for _, attempt := range []func(*stream, uint64, time.Time) error{m.moveOrGrow, m.growBeside} {
-		if err = attempt(s, bytes, start); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
-			return err
+	m.moving.Lock()
+	defer m.moving.Unlock()
+	for _, alone := range []bool{false, true} {
+		for _, attempt := range []func(*stream, uint64, time.Time, bool) error{m.moveOrGrow, m.growBeside} {
+			if err = attempt(s, bytes, start, alone); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
+				return err
+			}
 		}
 	}
 	return m.explain(bytes, err)
+}
+
+// findRoom gives s what it holds and comes after already, pages that other lanes have, or that are
+// mapped ahead.
+func (m *lanes) findRoom(s *stream, bytes uint64) (done bool, err error) {
+	m.moving.Lock()
+	defer m.moving.Unlock()
+	if s.IsGivenUp() {
+		return true, nil // its lane may be forgotten: the allocation is refused for that
+	}
+	m.settleOwn(s)
+	if s.lane.hasRoom(bytes) {
+		return true, nil // another allocation made it for the same stream, or it is held no more
+	}
+	_, found, err := m.join(s, bytes, false)
+	return found, err
 }
 
 // settleOwn makes free what the stream holds and comes after already.
@@ -58,14 +79,14 @@ func (m *lanes) settleOwn(s *stream) {
 
 // growBeside maps less than moveOrGrow: what is missing beside pages that s waits for. It
 // waits for none unless there is enough.
-func (m *lanes) growBeside(s *stream, bytes uint64, start time.Time) error {
+func (m *lanes) growBeside(s *stream, bytes uint64, start time.Time, alone bool) error {
 	from := slices.Clone(*m.all.Load())
 	for {
 		r, found := pages.BestRow(m.parts(s, from, true, true), m.aligned(bytes), m.page)
 		if !found {
 			return errNoRow
 		}
-		if err := m.fillHole(s, r, start); err != nil {
+		if err := m.fillHole(s, r, start, alone); err != nil {
 			return err
 		}
 		refused, err := m.takeParts(s, from, r)
@@ -85,7 +106,8 @@ func (m *lanes) aligned(bytes uint64) uint64 {
 
 // join makes all pages of a row the stream's. Without a hole the stream may wait for pages;
 // with one it does not, and the row says where pages are still missing. Pages that it got
-// stay with the stream if others of their row cannot be had: then another row is tried.
+// stay with the stream if others of their row cannot be had: then another row is tried. moving is
+// held.
 func (m *lanes) join(s *stream, bytes uint64, hole bool) (pages.Row, bool, error) {
 	from := slices.Clone(*m.all.Load())
 	for {
@@ -320,7 +342,7 @@ func (l *lane) cutRow(ptr, bytes uint64) (r run, ok bool) {
 
 // moveOrGrow maps spare pages where free memory of s lacks the fewest, and takes from the
 // device what is missing. start is when it was begun to look for them.
-func (m *lanes) moveOrGrow(s *stream, bytes uint64, start time.Time) error {
+func (m *lanes) moveOrGrow(s *stream, bytes uint64, start time.Time, alone bool) error {
 	r, found, err := m.join(s, bytes, true)
 	if err != nil {
 		return err
@@ -328,45 +350,59 @@ func (m *lanes) moveOrGrow(s *stream, bytes uint64, start time.Time) error {
 	if !found {
 		return errNoRow
 	}
-	return m.fillHole(s, r, start)
+	return m.fillHole(s, r, start, alone)
 }
 
 // fillHole maps pages in the hole of a row, if it has one: not if the look has found that the
-// device had come to what was missing.
-func (m *lanes) fillHole(s *stream, r pages.Row, start time.Time) error {
+// device had come to what was missing. Others may move pages while the driver works, unless it is
+// done alone: before a request is refused no page is in another's hands.
+func (m *lanes) fillHole(s *stream, r pages.Row, start time.Time, alone bool) error {
 	hole := slices.IndexFunc(r, func(p pages.Part) bool { return p.Kind == pages.Hole })
 	if hole < 0 {
 		return nil
 	}
-	if err := m.collect(r[hole].Bytes, r[0].Ptr, r[len(r)-1].End()); err != nil {
+	if !alone {
+		m.moving.Unlock()
+		defer m.moving.Lock()
+	}
+	ptr, bytes := r[hole].Ptr, r[hole].Bytes
+	if err := m.collect(bytes, r[0].Ptr, r[len(r)-1].End()); err != nil {
 		return err
 	}
-	return m.fill(s, r[hole].Ptr, r[hole].Bytes, start)
+	collected := time.Since(start)
+	most := bytes
+	if m.spare() < bytes {
+		most = max(bytes, min(m.ahead.growBy(start, m.store.Held()/m.page)*m.page, m.room(ptr)))
+	}
+	if m.ahead.start != nil {
+		err := m.fill(s.lane, ptr, bytes, collected)
+		if err == nil && most > bytes {
+			m.mapAhead(s.lane, ptr+bytes, most-bytes)
+		}
+		return err
+	}
+	err := m.fill(s.lane, ptr, most, collected)
+	if errors.Is(err, core.ErrOutOfMemory) && most > bytes {
+		err = m.fill(s.lane, ptr, bytes, collected)
+	}
+	return err
 }
 
-// fill maps pages in a hole for s: spare ones, and what is missing from the device, more than
-// that if it may.
-func (m *lanes) fill(s *stream, ptr, bytes uint64, start time.Time) error {
-	collected := time.Since(start)
-	before, spare, most := m.store.Held(), m.spare(), bytes
-	if spare < bytes {
-		most = max(bytes, min(growth*m.page, m.room(ptr)))
-	}
-	err := m.mapFor(s, ptr, most)
-	if errors.Is(err, core.ErrOutOfMemory) && most > bytes {
-		err = m.mapFor(s, ptr, bytes)
-	}
-	if err != nil {
+// fill maps pages in a hole for a lane: spare ones, which it took so long to collect, and what is
+// missing from the device.
+func (m *lanes) fill(l *lane, ptr, bytes uint64, collected time.Duration) error {
+	start, before, spare := time.Now(), m.store.Held(), m.spare()
+	if err := m.mapFor(l, ptr, bytes); err != nil {
 		return err
 	}
 	grown, moved, took := m.store.Held()-before, min(spare, bytes), time.Since(start)
 	m.count(func(moves *core.OwnPoolStats) {
 		if grown > 0 {
-			moves.Growths.Note(grown, took-collected)
-			took = collected
+			moves.Growths.Note(grown, took)
+			took = 0
 		}
 		if moved > 0 {
-			moves.Remaps.Note(moved, took)
+			moves.Remaps.Note(moved, took+collected)
 		}
 	})
 	return nil
@@ -437,14 +473,14 @@ func (l *lane) cutIdle(bytes, from, to uint64) (runs []run) {
 // spare is what is held and mapped nowhere.
 func (m *lanes) spare() uint64 { return m.store.Held() - m.store.Mapped() }
 
-// mapFor maps pages for the lane of s. Nobody has used them, or the device has passed who
-// did: any stream may have them.
-func (m *lanes) mapFor(s *stream, ptr, bytes uint64) error {
+// mapFor maps pages for a lane. They were never used, or the device has passed the work that used
+// them: any stream may have them.
+func (m *lanes) mapFor(l *lane, ptr, bytes uint64) error {
 	err := m.store.Map(ptr, bytes)
 	if err == nil {
 		r := run{ptr: ptr, bytes: bytes}
-		m.own(r, s.lane)
-		s.lane.add(r, 0)
+		m.own(r, l)
+		l.add(r, 0)
 	}
 	return err
 }

@@ -20,6 +20,7 @@ func TestNoRoomIsMadeInALaneThatIsForgotten(t *testing.T) {
 	s := must.Get(streams.table.resolve("test", lease.ID()))(t)
 	m := r.memory.(*lanes)
 
+	m.growing.Lock()
 	m.moving.Lock()
 	allocated := make(chan error)
 	go func() {
@@ -37,6 +38,7 @@ func TestNoRoomIsMadeInALaneThatIsForgotten(t *testing.T) {
 	must.Do(t, lease.Release())
 	m.forgetEmpty()
 	m.moving.Unlock()
+	m.growing.Unlock()
 	if err := <-allocated; !errors.Is(err, core.ErrStreamMisuse) {
 		t.Errorf("the allocation: %v", err)
 	}

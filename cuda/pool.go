@@ -88,6 +88,9 @@ func NewPoolResource(drv driver.Driver, streams *StreamPool, cfg PoolConfig) (*P
 	r.path = quick.New(r, form, form)
 	streams.table.records.OnPath = true
 	r.init(r, "pool("+deviceName(drv)+")", drv, streams, l, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
+	if cfg.ReapInterval >= 0 {
+		l.ahead.start = func(f func() error) { go func() { _ = r.withMemory("NewPoolResource", f) }() }
+	}
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }
@@ -140,10 +143,27 @@ func (q *quickPool) Record(l *quick.Lane, g core.Generation) (*path.Record, any)
 // streamOf is the stream of an operation, which is locked.
 func streamOf(o *quick.Op) *stream { return o.Lane.Part(quick.BackendPart).(*stream) }
 
+// tryLock locks the stream, or the operation lacks that.
+func (q *quickPool) tryLock(s *stream, o *quick.Op) bool {
+	if s.TryLock() {
+		return true
+	}
+	o.Lacks = q
+	return false
+}
+
+// Prepare waits for whoever has the stream's lock.
+func (q *quickPool) Prepare(l *quick.Lane) bool {
+	s := l.Part(quick.BackendPart).(*stream)
+	s.Lock()
+	defer s.Unlock()
+	return true
+}
+
 // Allocate declines what has to ask the driver, other lanes, or whoever has the stream's lock.
 func (q *quickPool) Allocate(o *quick.Op) bool {
 	s := streamOf(o)
-	if o.Request.Isolated || !s.books.Cover(&o.Request) || !s.TryLock() {
+	if o.Request.Isolated || !s.books.Cover(&o.Request) || !q.tryLock(s, o) {
 		return false
 	}
 	ok := q.allocate(s, o)
@@ -192,7 +212,7 @@ func (q *quickPool) allocate(s *stream, o *quick.Op) bool {
 // Deallocate declines a block that anything but its own stream may have to do with.
 func (q *quickPool) Deallocate(o *quick.Op) bool {
 	s, b := streamOf(o), o.Engine.(*block)
-	if o.ID.Ordinal != q.r.streams.table.ordinal || !s.TryLock() {
+	if o.ID.Ordinal != q.r.streams.table.ordinal || !q.tryLock(s, o) {
 		return false
 	}
 	ok := s.AsksNobody() && s.frees.pendingFrees() == 0 && q.free(s, b, o)

@@ -128,17 +128,15 @@ func (r *tracker) announceOnBlocks(in *core.Intent, p *fence.Point) (<-chan stru
 			p.ReleaseMany(int32(len(in.Uses) - i))
 			return nil, err
 		}
-		if holder := b.history.Announce(p, u.Access, i); holder != nil {
+		needed, holder := b.history.Announce(p, u.Access, i)
+		if holder != nil {
 			ended := holder.WaitEnded()
 			err := conflictError(in, u, holder)
 			b.mu.Unlock()
 			p.ReleaseMany(int32(len(in.Uses) - i))
 			return ended, err
 		}
-		if b.history.WrittenByOther(p.Stream()) {
-			in.CrossStream = true
-		}
-		u.Tag, u.Requested, u.Bytes, u.Handle = b.core.Tag, b.core.Requested, b.core.Bytes, b
+		u.Elided, u.Tag, u.Requested, u.Bytes, u.Handle = needed, b.core.Tag, b.core.Requested, b.core.Bytes, b
 		b.mu.Unlock()
 	}
 	return nil, nil
@@ -209,6 +207,9 @@ func (r *tracker) finish(in *core.Intent, p *fence.Point, cause error) error {
 // setSpans hands the spans of the uses to those who will wait for them.
 func setSpans(in *core.Intent, p *fence.Point) {
 	for i := range in.Uses {
+		if in.Uses[i].Span.IsZero() {
+			continue
+		}
 		b := blockOf(&in.Uses[i])
 		b.mu.Lock()
 		b.history.SetSpan(p, in.Uses[i].Span)

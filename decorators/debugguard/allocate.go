@@ -144,7 +144,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	}()
 	r.arm(ctx, launchArm, rec, redZones)
 	armed = true
-	_, shard := r.prepareLane(b.ID.AllocStream)
+	_, shard := r.laneOf(b.ID.AllocStream)
 	r.ledger.EnterGuarded(shard, r.records.Enter(&b), rec)
 	r.count.guarded.Add(1)
 	return b, nil

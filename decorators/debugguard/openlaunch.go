@@ -303,6 +303,14 @@ func (r *Resource) retract(o *openLaunch) {
 // dropBlocks ends what retainBlocks began, does the frees that waited for it,
 // and recycles o.
 func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
+	if o.guarded {
+		r.dropGuarded(ctx, o)
+		return
+	}
+	o.recycle()
+}
+
+func (r *Resource) dropGuarded(ctx context.Context, o *openLaunch) {
 	for _, h := range o.known {
 		if !h.guarded() {
 			continue

@@ -27,26 +27,33 @@ type countdowns struct {
 	rules       *rules
 	untilSample int64
 	untilStack  int64
-	// shard is where the ledger counts the lane's blocks, nil until prepareLane.
+	// shard is where the ledger counts the lane's blocks, nil until Prepare.
 	shard *ledger.Shard
 }
 
-// prepareLane is the lane of a stream, with a shard of the ledger for it; nil if the stream has none. No
+// laneOf is the lane of a stream, with a shard of the ledger for it; nil if the stream has none. No
 // lock may be held.
-func (r *Resource) prepareLane(stream core.StreamID) (*quick.Lane, *ledger.Shard) {
+func (r *Resource) laneOf(stream core.StreamID) (*quick.Lane, *ledger.Shard) {
 	l := r.path.Lane(stream)
 	if l == nil {
 		return nil, nil
 	}
+	return l, r.shardFor(l)
+}
+
+// Prepare gives a lane its shard of the ledger.
+func (q *quickGuard) Prepare(l *quick.Lane) bool { return q.r.shardFor(l) != nil }
+
+func (r *Resource) shardFor(l *quick.Lane) *ledger.Shard {
 	if s := r.shardOf(l, nil); s != nil {
-		return l, s
+		return s
 	}
 	r.preparing.Lock()
 	defer r.preparing.Unlock()
 	if s := r.shardOf(l, nil); s != nil {
-		return l, s
+		return s
 	}
-	return l, r.shardOf(l, r.ledger.AddLane(l))
+	return r.shardOf(l, r.ledger.AddLane(l))
 }
 
 // shardOf is that of a lane, which becomes made if it has none.
@@ -120,7 +127,7 @@ func (r *Resource) bytesChoose(u *rules, req *core.Request) bool {
 // note enters a block in the ledger, and decides by its bytes whether it keeps its stacks.
 func (r *Resource) note(b *core.Block) (rec *ledger.Record, due bool) {
 	of, born := r.records.Enter(b), monotime.Now()
-	l, s := r.prepareLane(b.ID.AllocStream)
+	l, s := r.laneOf(b.ID.AllocStream)
 	if l == nil {
 		return r.ledger.Enter(of, b, born)
 	}
@@ -153,6 +160,7 @@ func (q *quickGuard) Allocate(o *quick.Op) bool {
 	}
 	c := r.countdownsOf(o.Lane, u)
 	if c.shard == nil {
+		o.Lacks = q
 		return false
 	}
 	samples := u.setting.Mode >= Sample && r.cfg.Device != nil

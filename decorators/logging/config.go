@@ -99,8 +99,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		upstream.Subscribe(listeners.Func(r.released))
 	}
 	if below := quick.Of(upstream); r.sequence == nil && r.ops.has(oplog.OpAllocate) && r.ops.has(oplog.OpDeallocate) {
-		r.quick = &quickLog{r: r, below: below, part: below.NewPart()}
-		r.path = below.Extend(r, r.quick)
+		r.path = below.Extend(r, &quickLog{r: r, below: below, part: below.NewPart()})
 	}
 	return r, nil
 }

@@ -21,7 +21,7 @@ type quickLog struct {
 
 // Allocate notes the block.
 func (q *quickLog) Allocate(o *quick.Op) bool {
-	to := q.stripes(o.Lane)
+	to := q.stripes(o)
 	if to == nil || !q.below.Layer.Allocate(o) {
 		return false
 	}
@@ -31,7 +31,7 @@ func (q *quickLog) Allocate(o *quick.Op) bool {
 
 // Deallocate notes the block that was given back.
 func (q *quickLog) Deallocate(o *quick.Op) bool {
-	to := q.stripes(o.Lane)
+	to := q.stripes(o)
 	if to == nil || !q.below.Layer.Deallocate(o) {
 		return false
 	}
@@ -39,9 +39,12 @@ func (q *quickLog) Deallocate(o *quick.Op) bool {
 	return true
 }
 
-// stripes are those of a lane, which is locked: one of each ring; nil if it has none yet.
-func (q *quickLog) stripes(l *quick.Lane) []*stripe {
-	of, _ := l.Part(q.part).([]*stripe)
+// stripes are those of a lane, which is locked: one of each ring. If it has none yet, the operation lacks them.
+func (q *quickLog) stripes(o *quick.Op) []*stripe {
+	of, _ := o.Lane.Part(q.part).([]*stripe)
+	if of == nil {
+		o.Lacks = q
+	}
 	return of
 }
 
@@ -51,34 +54,29 @@ func (q *quickLog) note(to []*stripe, op oplog.Op, o *quick.Op) {
 	}
 }
 
-// prepare gives a lane stripes if it has none. It is the ordinary way's, because that may wait.
-func (q *quickLog) prepare(l *quick.Lane) {
+// Prepare gives a lane stripes.
+func (q *quickLog) Prepare(l *quick.Lane) bool {
 	for _, ring := range q.r.rings {
 		if ring.crowded.Load() {
-			return // or each operation of every lane that has come too late would ask
+			return false
 		}
 	}
-	l.Lock()
-	prepared := q.stripes(l) != nil
-	l.Unlock()
-	if prepared {
-		return
-	}
 	if !q.preparing.CompareAndSwap(false, true) {
-		return // somebody else is about it, maybe for this lane
+		return false // somebody else is about it, maybe for this lane
 	}
 	defer q.preparing.Store(false)
 	of := make([]*stripe, len(q.r.rings))
 	for i, ring := range q.r.rings {
 		if of[i] = ring.ofLane(l); of[i] == nil {
-			return // the next one tries again
+			return false // the next one tries again
 		}
 	}
 	l.Lock()
 	defer l.Unlock()
-	if q.stripes(l) == nil {
+	if l.Part(q.part) == nil {
 		l.SetPart(q.part, of)
 	}
+	return true
 }
 
 // SharedRecords are the upstream's, for the layers above: see package path.

@@ -24,8 +24,7 @@ type Resource struct {
 	sinks    []Sink // all the others
 	clock    func() monotime.Instant
 	sequence *sequence
-	path     *quick.Path // quick is its form
-	quick    *quickLog
+	path     *quick.Path
 }
 
 var _ core.Resource = (*Resource)(nil)
@@ -159,9 +158,6 @@ func (r *Resource) noted(ctx context.Context, op oplog.Op, stream core.StreamID,
 	}
 	for _, ring := range r.rings {
 		ring.note(op, b, start, took)
-	}
-	if l := r.path.Lane(stream); l != nil {
-		r.quick.prepare(l)
 	}
 	return true
 }

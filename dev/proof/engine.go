@@ -227,8 +227,9 @@ func (r *EngineRunner) announce(o program.Op, l *engineLaunch, op int16) (let bo
 	i := 0
 	for b := range o.Uses().All() {
 		u := &in.Uses[i]
-		u.Waits, u.Elided, u.Access = 0, 0, access(o, b)
-		if r.blocks[b].history.Announce(l.point, u.Access, i) != nil {
+		u.Waits, u.Access = 0, access(o, b)
+		var holder *fence.Access
+		if u.Elided, holder = r.blocks[b].history.Announce(l.point, u.Access, i); holder != nil {
 			l.point.ReleaseMany(int32(len(in.Uses) - i))
 			return false, nil
 		}

@@ -22,6 +22,9 @@ import "github.com/fencepost-gpu/fencepost/core"
 // later allocations get another one, before anybody may come to believe that its
 // sequence number is completed.
 //
+// A launch that needs no wait asks whether there is a ready point without the stream's lock. A point
+// that is placed after it has asked is as one that is placed after it was announced.
+//
 // # Who records it
 //
 // The stream does, under its lock. A launch of another stream that needs the point
@@ -117,6 +120,7 @@ func (s *Stream) placeReadyPoint(p *Point, lease core.StreamID) {
 	s.place(p)
 	p.state.Store(deferred)
 	s.readyPoint, s.shareable = p, true
+	s.readies.Store(true)
 }
 
 // ConfirmReadyPoint returns the point that an allocation which was made is ready
@@ -174,6 +178,7 @@ func (s *Stream) coveredBy(plan *Plan) bool {
 func (s *Stream) detach() {
 	if p := s.readyPoint; p != nil {
 		s.readyPoint = nil
+		s.readies.Store(false)
 		p.Release()
 	}
 }

@@ -30,13 +30,15 @@ func (h *History) Clear() { h.accesses = h.accesses[:0] }
 // Announce adds the use of a launch on s that p will be placed behind, and to
 // p's plan what the launch must be ordered after. If a launch on another
 // stream is announced that it would have to be ordered against, it changes
-// nothing and returns that launch's access.
-func (h *History) Announce(p *Point, kind core.Access, use int) (holder *Access) {
+// nothing and returns that launch's access. needed is how many dependencies the use has, before waits
+// are found for them.
+func (h *History) Announce(p *Point, kind core.Access, use int) (needed int, holder *Access) {
 	s, plan := p.stream, &p.plan
+	before := plan.needed
 	h.prune(plan)
 	for i := range h.accesses {
 		if a := &h.accesses[i]; (a.point.stream != s || a.onPeer) && a.kind.Conflicts(kind) && a.point.IsOpen() {
-			return a
+			return 0, a
 		}
 	}
 	for i := range h.accesses {
@@ -45,12 +47,13 @@ func (h *History) Announce(p *Point, kind core.Access, use int) (holder *Access)
 			if a.kind.Conflicts(kind) {
 				plan.add(s, a, use)
 			}
+			p.crossStream = p.crossStream || a.kind.Writes() && a.point.isLaunch()
 		case kind.Writes() && a.point.IsDeferred():
 			plan.noteSharer(a.point)
 		}
 	}
 	h.accesses = append(h.accesses, Access{point: p, kind: kind})
-	return nil
+	return int(plan.needed - before), nil
 }
 
 // AnnounceUndeclared adds a use that was enqueued before it is announced: it waits for
@@ -78,26 +81,21 @@ func (h *History) AddRecorded(p *Point, plan *Plan) {
 	h.accesses = append(h.accesses[:kept], Access{point: p, kind: core.ReadWrite})
 }
 
-// WrittenByOther reports whether a finished launch of another stream than s wrote
-// the block last. It must have been pruned, as by [History.Announce].
-func (h *History) WrittenByOther(s *Stream) bool {
-	for i := range h.accesses {
-		if a := &h.accesses[i]; a.point.stream != s && a.kind.Writes() && a.point.isLaunch() {
-			return true
-		}
-	}
-	return false
-}
-
 // prune drops the uses of launches that were withdrawn, and those that
 // another covers. Two launches of one stream may end in either order, so the
 // older is dropped by its sequence number and not by its coming first.
 func (h *History) prune(plan *Plan) {
-	if len(h.accesses) == 2 && h.accesses[0].isBefore(&h.accesses[1]) { // of a block that stays on its stream
-		plan.releaseLater(h.accesses[0].point)
-		h.accesses[0] = h.accesses[1]
-		h.accesses = h.accesses[:1]
+	if len(h.accesses) == 1 && h.accesses[0].point.isPlaced() {
 		return
+	}
+	if len(h.accesses) == 2 { // of a block that one launch after the other uses
+		old, last := &h.accesses[0], &h.accesses[1]
+		if old.isBefore(last) || old.point.isPlaced() && last.covers(old) {
+			plan.releaseLater(old.point)
+			*old = *last
+			h.accesses = h.accesses[:1]
+			return
+		}
 	}
 	kept := 0
 	for i := range h.accesses {

@@ -81,7 +81,7 @@ func (h *hotBlock) announce(s *Stream) (*Point, *core.Intent, error) {
 		return nil, nil, err
 	}
 	h.mu.Lock()
-	holder := h.history.Announce(p, core.Read, 0)
+	_, holder := h.history.Announce(p, core.Read, 0)
 	h.mu.Unlock()
 	if holder != nil {
 		h.Error("a read is in the way of a read")

@@ -20,6 +20,7 @@ func (s *Stream) Announce(in *core.Intent) (*Point, error) {
 	}
 	p.lease, p.launch, p.name = in.Stream, in.ID, in.Launch
 	p.plan.sharersWritten, p.plan.sharedSeq = 0, 0
+	p.crossStream = false
 	p.endsAs = recorded
 	p.state.Store(announced)
 	return p, nil
@@ -36,12 +37,14 @@ func (s *Stream) AnnounceRecordedUse(in *core.Intent) (*Point, error) {
 }
 
 // Fence makes the stream wait for what the launch must come after, and notes in the
-// intent what it waits for, which ends the preparation. No block may be locked. Errors are
+// intent what it waits for and whether it uses what other streams wrote, which ends the preparation. No block may be locked. Errors are
 // the driver's; some waits may have been queued then.
 func (p *Point) Fence(in *core.Intent) error {
 	plan := &p.plan
-	for i := range plan.deps {
-		in.Uses[plan.deps[i].use].Elided++
+	in.CrossStream = p.crossStream
+	if len(plan.deps) == 0 && !p.stream.readies.Load() {
+		plan.Drop()
+		return nil
 	}
 	err := plan.flushOthers()
 	if err == nil {
@@ -72,7 +75,7 @@ func (s *Stream) queueWaits(in *core.Intent, plan *Plan) error {
 		in.Waited = append(in.Waited, core.Waited{Use: d.use, Stream: d.point.lease, Span: d.span, For: d.waitRef(u.Block.Generation)})
 	})
 	s.counts.Waits.Add(uint64(len(in.Waited)))
-	s.counts.Elided.Add(uint64(len(plan.deps) - len(in.Waited)))
+	s.counts.Elided.Add(uint64(int(plan.needed) - len(in.Waited)))
 	return err
 }
 

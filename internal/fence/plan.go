@@ -6,7 +6,7 @@ import "github.com/fencepost-gpu/fencepost/core"
 type dependency struct {
 	point *Point
 	span  core.SpanRef
-	// use is the index of the use that has it; -1 for a free.
+	// use is the index of the first use that has it; -1 for a free.
 	use int
 }
 
@@ -22,13 +22,15 @@ func (d *dependency) waitRef(g core.Generation) core.WaitRef {
 // the fewest waits that do. A launch's lies in its point; one of a free is taken with
 // its zero value and may be used again after [Plan.Drop]. It is one goroutine's.
 type Plan struct {
-	// deps that follow each other and name one point hold one reference.
+	// deps have one of those that follow each other and name one point, and a reference on each.
 	deps []dependency
 	// sharersWritten is how many blocks that the launch writes share the ready
 	// point of its stream, sharedSeq the number of that point: a point may be
 	// used again, a number never.
 	sharersWritten int32
-	sharedSeq      uint64
+	// needed is how many dependencies the uses have, each for itself.
+	needed    int32
+	sharedSeq uint64
 	// gone are the references of accesses that were dropped. They are released
 	// with the plan, while no block is locked: the last reference on a point of a stream
 	// that is gone has the driver destroy its event.
@@ -65,9 +67,11 @@ func (plan *Plan) add(s *Stream, a *Access, use int) {
 	if a.point.stream == s || !a.point.isPlaced() {
 		return
 	}
-	if n := len(plan.deps); n == 0 || plan.deps[n-1].point != a.point {
-		a.point.Retain()
+	plan.needed++
+	if n := len(plan.deps); n > 0 && plan.deps[n-1].point == a.point {
+		return
 	}
+	a.point.Retain()
 	plan.deps = append(plan.deps, dependency{point: a.point, span: a.span, use: use})
 }
 
@@ -86,6 +90,7 @@ func (plan *Plan) releaseLater(p *Point) {
 
 // Drop gives up all references; no block may be locked.
 func (plan *Plan) Drop() {
+	plan.needed = 0
 	for i := range plan.gone {
 		g := &plan.gone[i]
 		g.point.ReleaseMany(g.n)
@@ -93,9 +98,7 @@ func (plan *Plan) Drop() {
 	}
 	plan.gone = plan.gone[:0]
 	for i := range plan.deps {
-		if i == 0 || plan.deps[i-1].point != plan.deps[i].point {
-			plan.deps[i].point.Release()
-		}
+		plan.deps[i].point.Release()
 	}
 	if len(plan.deps) > 0 {
 		clear(plan.deps)
@@ -119,9 +122,7 @@ func (plan *Plan) QueueFree(s *Stream) error {
 func (plan *Plan) queue(s *Stream, waited func(*dependency)) error {
 	s.slots = s.slots[:0]
 	for i := range plan.deps {
-		if i == 0 || plan.deps[i].point != plan.deps[i-1].point {
-			s.keepNewest(&plan.deps[i])
-		}
+		s.keepNewest(&plan.deps[i])
 	}
 	var failed error
 	for _, slot := range s.slots {

@@ -27,6 +27,11 @@ type Point struct {
 	// detached: it is no point of the stream's list, but stands for one that was
 	// given back, or for none. Its state is synthetic for good.
 	detached bool
+	// crossStream: of a launch, another stream's wrote one of its blocks last.
+	crossStream bool
+	// endsAs is the state that the launch ends in unless it is withdrawn: it is known before the launch
+	// ends.
+	endsAs state
 
 	// lease is the id under which the work is enqueued, launch its number
 	// (0 for anything else, see isLaunch), name its name.
@@ -40,16 +45,14 @@ type Point struct {
 	seq   uint64
 	clock clock
 
-	// plan is the preparer's, while it prepares. endsAs is the state that the launch ends
-	// in unless it is withdrawn: it is known before the launch ends.
-	plan   Plan
-	endsAs state
+	// plan is the preparer's, while it prepares.
+	plan Plan
 
 	// mu is held while a deferred record is made, and guards what follows.
 	mu sync.Mutex
 	// ended is closed when the launch ends, for those who wait for that.
 	ended chan struct{}
-	_     [8]byte // points share no cache line
+	_     [16]byte // points share no cache line
 }
 
 // state is where a point stands. The table of all of them and of what moves them is

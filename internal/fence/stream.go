@@ -30,6 +30,8 @@ type Stream struct {
 	// shareable: further allocations may share it.
 	readyPoint *Point
 	shareable  bool
+	// readies says whether there is a ready point, to a launch that does not lock the stream for it.
+	readies atomic.Bool
 	// noted holds, by slot, the newest dependency of the plan that is being queued on the
 	// stream; slots are those that it has.
 	noted []dependency

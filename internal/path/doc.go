@@ -26,15 +26,18 @@
 //
 // # One way
 //
-// This is the protocol to which the layers are being moved; until a layer is, its quick part is
-// served by package quick and the rest by [core.Resource]. A layer has three functions:
+// This is the protocol to which the layers are being moved. As yet package quick serves what no layer
+// declines, or none that cannot be prepared, and the rest goes by [core.Resource]; Prepare is there, and Cure
+// is not. A layer has three functions:
 //
 //   - Serve(op) does the layer's share under the stream's lock (of its lane), and calls the next
 //     layer's. It calls no driver, launches nothing, tells nobody, takes no lock that is held over
 //     such a call, and waits for nothing: it only tries the locks of the engine's stream and block. If it or a
 //     layer below declines, it leaves all as it was: charges, counts and countdowns are undone or
 //     not yet made, no generation is drawn, no free range was merged or split, the record is of no block.
-//     Who declines says of the operation what it lacks, and does not say why in words.
+//     Only what the operation itself keeps until it ends may stay: a charge, so that no layer below gets memory in a
+//     Prepare for which there is no budget. Who declines says of the operation what it lacks, and does not say
+//     why in words.
 //   - Prepare(ctx, op) is called of the layer that declined, with no lock held. It gets what
 //     Serve lacked and keeps it in the operation: a span, a stack, chosen red zones, a record, a
 //     page, a part of the stream's state, or the lock of a busy stream waited for once. It may

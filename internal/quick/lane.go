@@ -47,6 +47,8 @@ type Op struct {
 	// served it. Engine is the backend's own of it.
 	Record *path.Record
 	Engine any
+	// Lacks is set by a layer that declines if it may not when it has been prepared.
+	Lacks Preparer
 	// Hear are the listeners of the backend, and of a layer that keeps its own: those without a path
 	// hear of a freed block when the lane is not locked any more.
 	Hear [2]*listeners.List

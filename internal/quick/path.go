@@ -9,7 +9,9 @@
 //
 //   - A layer that declines has changed nothing, and neither has any layer above it: what one
 //     must do before it asks the layer below, such as charging a budget, it undoes.
-//   - If somebody declines, the operation goes the ordinary way, by [core.Resource], which
+//   - If the layer that declines can get what it lacks ([Op].Lacks), the lane is unlocked, the layer is
+//     prepared, and the operation is tried again.
+//   - If it is declined for good, the operation goes the ordinary way, by [core.Resource], which
 //     does everything and tells the reason of a failure. Both ways call the same functions
 //     on the same books, so nothing of the stack is true on one way only.
 //   - Under the lock there is no call of the driver, no launch of a guard's, no refusal, no error and no
@@ -42,6 +44,16 @@ type Layer interface {
 	// Deallocate frees o.ID, of which it makes o.Block, or changes nothing and reports false.
 	Deallocate(o *Op) bool
 }
+
+// Preparer is a layer that can get what it lacks to serve an operation on a lane.
+type Preparer interface {
+	// Prepare gets it, with no lock held, and reports whether another try is worth it. It may block no longer than
+	// the operation does on the ordinary way.
+	Prepare(*Lane) bool
+}
+
+// maxTries bounds how often an operation is tried: what a layer got others may have taken by then.
+const maxTries = 4
 
 // Lanes finds lanes: those of the leases of one device.
 type Lanes interface {
@@ -122,10 +134,19 @@ func (p *Path) Allocate(ctx context.Context, req *core.Request, b *core.Block) b
 		return false
 	}
 	began := monotime.Now()
-	l.Lock()
-	o := &l.op
-	o.Lane, o.Began, o.After, o.Request = l, began, nil, *req
-	return o.end(o.Request.Normalize("Allocate") == nil && p.Layer.Allocate(o), b)
+	for try := 1; ; try++ {
+		l.Lock()
+		o := &l.op
+		o.Lane, o.Began, o.After, o.Lacks, o.Request = l, began, nil, nil, *req
+		ok := o.Request.Normalize("Allocate") == nil && p.Layer.Allocate(o)
+		lacks := o.Lacks
+		if o.end(ok, b) {
+			return true
+		}
+		if lacks == nil || try == maxTries || !lacks.Prepare(l) {
+			return false
+		}
+	}
 }
 
 // Deallocate is Allocate for the free of a block.
@@ -135,14 +156,21 @@ func (p *Path) Deallocate(ctx context.Context, id *core.BlockID, b *core.Block) 
 		return false
 	}
 	began := monotime.Now()
-	l.Lock()
-	o := &l.op
-	o.Lane, o.Began, o.After, o.Hear, o.ID = l, began, nil, [2]*listeners.List{}, *id
-	o.Record, o.Engine = p.lanes.Record(l, id.Generation)
-	ok := o.Record != nil && p.Layer.Deallocate(o)
-	hear := o.Hear
-	if ok = o.end(ok, b); !ok {
-		return false
+	var hear [2]*listeners.List
+	for try := 1; ; try++ {
+		l.Lock()
+		o := &l.op
+		o.Lane, o.Began, o.After, o.Lacks, o.Hear, o.ID = l, began, nil, nil, hear, *id
+		o.Record, o.Engine = p.lanes.Record(l, id.Generation)
+		ok := o.Record != nil && p.Layer.Deallocate(o)
+		lacks, heard := o.Lacks, o.Hear
+		if o.end(ok, b) {
+			hear = heard
+			break
+		}
+		if lacks == nil || try == maxTries || !lacks.Prepare(l) {
+			return false
+		}
 	}
 	if hear[1] != nil {
 		defer hear[1].ReleasedQuickly(*b) // also where one of the first panics

@@ -145,6 +145,72 @@ func TestWhatIsDeclinedChangesNothing(t *testing.T) {
 	}
 }
 
+// lacking declines until it has been prepared often enough.
+type lacking struct {
+	passing
+	left, prepared int
+	helps          bool
+	free           bool // the lane was, each time
+}
+
+func (f *lacking) declines(o *quick.Op) bool {
+	if f.left > 0 {
+		o.Lacks = f
+	}
+	return f.left > 0
+}
+
+func (f *lacking) Allocate(o *quick.Op) bool { return !f.declines(o) && f.passing.Allocate(o) }
+
+func (f *lacking) Deallocate(o *quick.Op) bool { return !f.declines(o) && f.passing.Deallocate(o) }
+
+func (f *lacking) Prepare(l *quick.Lane) bool {
+	if f.free = l.TryLock(); f.free {
+		l.Unlock()
+	}
+	f.left--
+	f.prepared++
+	return f.helps
+}
+
+// What a layer lacks it gets with the lane unlocked, and the same operation is tried again, not for ever.
+func TestWhatLacksIsPreparedAndTriedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		lacks, prepared int
+		helps, served   bool
+	}{
+		"nothing lacks":             {0, 0, true, true},
+		"once":                      {1, 1, true, true},
+		"more than once":            {3, 3, true, true},
+		"always":                    {100, 3, true, false},
+		"preparing helps it nought": {1, 1, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBackend()
+			form := &lacking{passing: passing{b.path}, free: true, helps: c.helps}
+			l := &layer{Resource: b}
+			l.path = b.path.Extend(l, form)
+			try := func(what string, serve func() bool) {
+				form.left, form.prepared = c.lacks, 0
+				if got := serve(); got != c.served || form.prepared != c.prepared || !form.free {
+					t.Errorf("%s: served %t, prepared %d times, each without the lock: %t", what, got, form.prepared, form.free)
+				}
+			}
+			try("an allocation", func() bool {
+				block, ok := allocate(t.Context(), l.path, core.Request{Bytes: 9, Stream: lease})
+				return ok && block.Bytes == 9
+			})
+			try("a free", func() bool {
+				id, freed := core.BlockID{Generation: 3, AllocStream: lease}, core.Block{}
+				return l.path.Deallocate(t.Context(), &id, &freed)
+			})
+			if want := map[bool]int{true: 2}[c.served]; len(b.served) != want || !b.lane.TryLock() {
+				t.Errorf("the backend was asked %d times", len(b.served))
+			}
+		})
+	}
+}
+
 func TestOnlyTheOutermostLayerBegins(t *testing.T) {
 	b := newBackend()
 	inner := newLayer(b)
@@ -203,10 +269,10 @@ func TestADecoratorThatEmbedsALayerIsNotTakenForIt(t *testing.T) {
 	if quick.Of(top) != nil {
 		t.Fatal("the layer above it has a path")
 	}
-	for range 2 { // the first prepares the log's part of the lane, on the ordinary way
+	for range 2 {
 		must.Get(top.Allocate(t.Context(), core.Request{Bytes: 64, Stream: lease}))(t)
 	}
-	if a.allocations != 2 || len(b.served) != 1 {
+	if a.allocations != 2 || len(b.served) != 2 {
 		t.Errorf("the decorator saw %d allocations, and beneath it the quick path served %d", a.allocations, len(b.served))
 	}
 }

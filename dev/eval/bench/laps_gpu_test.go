@@ -10,6 +10,6 @@ import (
 func BenchmarkGPUAllocationLaps(b *testing.B) {
 	drv := realGPU(b)
 	for round := range 5 {
-		b.Run(fmt.Sprintf("round=%d", round), func(b *testing.B) { allocationLaps(b, drv(), prices{}, 1) })
+		b.Run(fmt.Sprintf("round=%d", round), func(b *testing.B) { allocationLaps(b, drv(), prices{}, 1, 20000) })
 	}
 }

@@ -185,15 +185,15 @@ func pairLoops() (all []peerLoop) {
 func quantileLoops() (all []peerLoop) {
 	for _, quantile := range []float64{0.5, 0.999, 1} {
 		all = append(all, peerLoop{fmt.Sprintf("allocation/quantile=%v", quantile), func(b *testing.B, s *stack) {
-			times := allocationTimes(b, s, 16, 20000)
+			times := allocationTimes(b, s, 16, 20000, 0)
 			b.ReportMetric(float64(times[int(quantile*float64(len(times)-1))]), "ns/op")
 		}})
 	}
 	return all
 }
 
-// allocationTimes are the times of all allocations of several goroutines, sorted.
-func allocationTimes(b *testing.B, s *stack, goroutines, each int) []time.Duration {
+// allocationTimes are the times of all allocations of several goroutines, which pause before each, sorted.
+func allocationTimes(b *testing.B, s *stack, goroutines, each int, pause time.Duration) []time.Duration {
 	times, sizes := make([]time.Duration, goroutines*each), spread()
 	var group sync.WaitGroup
 	for mine := range slices.Chunk(times, each) {
@@ -203,6 +203,7 @@ func allocationTimes(b *testing.B, s *stack, goroutines, each int) []time.Durati
 			for i := range mine {
 				at := ring.next()
 				err := ring.drop(ctx, at)
+				time.Sleep(pause)
 				start := time.Now()
 				if err == nil {
 					err = ring.fill(ctx, at)

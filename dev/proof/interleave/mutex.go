@@ -86,7 +86,6 @@ func (p *Pool) Get() any {
 	return p.fresh()
 }
 
-// fresh is a new value, nil where nothing makes one.
 func (p *Pool) fresh() any {
 	if p.New == nil {
 		return nil

@@ -33,7 +33,6 @@ var survivors = map[string][]string{
 		"Access.isBefore: taken to fail: p.stream == next.stream && (b.kind.Writes() || !a.kind.Writes()) && p.isPlaced() && next.isPlaced() && p.seq <= next.seq",
 		"Access.isBefore: taken to fail: b.kind.Writes()",
 		"Access.isBefore: taken to fail: !a.kind.Writes()",
-		"History.prune: taken to fail: len(h.accesses) == 2 && h.accesses[0].isBefore(&h.accesses[1])",
 		"History.UsedOnlyOn: taken to hold: h.accesses[i].point.stream != s",
 		"History.UsedOnlyOn: taken to fail: true",
 		"Point.holdDeferred: taken to hold: !p.IsDeferred()",
@@ -42,7 +41,6 @@ var survivors = map[string][]string{
 		"Point.end: taken to fail: p.state.Swap(to) != watched",
 		"Plan.add: taken to fail: a.point.stream == s",
 		"Plan.releaseLater: taken to fail: n > 0 && plan.gone[n-1].point == p",
-		"Plan.queue: taken to hold: i == 0 || plan.deps[i].point != plan.deps[i-1].point",
 		"Stream.queueWaits: taken to fail: len(plan.deps) == 0",
 	},
 	"an access that could be forgotten is kept, and its wait is found to be needless": {

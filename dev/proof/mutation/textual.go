@@ -18,7 +18,7 @@ var textuals = []textual{
 	{
 		"internal/fence/history.go", "History.Announce", "a read is forgotten",
 		"h.accesses = append(h.accesses, Access{point: p, kind: kind})",
-		"if !kind.Writes() && mutated() {\n p.Release()\n return nil\n }\n h.accesses = append(h.accesses, Access{point: p, kind: kind})",
+		"if !kind.Writes() && mutated() {\n p.Release()\n return 0, nil\n }\n h.accesses = append(h.accesses, Access{point: p, kind: kind})",
 	},
 	{
 		"internal/fence/history.go", "History.Announce", "a write is taken for a read",

@@ -1,0 +1,62 @@
+package cuda
+
+import (
+	"slices"
+	"time"
+)
+
+// ahead is pages that are mapped before a stream needs them. A request waits for the pages that it
+// needs; what the pool grows by besides the background maps, for the same lane, from which other streams
+// may take it over. Another request that needs the device's memory before that maps it first. lanes.growing
+// guards all but start, which is set once.
+type ahead struct {
+	// start runs a function in the background while the memory is open; nil if nothing runs there.
+	start func(func() error)
+	lane  *lane
+	// at is where pages are to be mapped, and left how many bytes of them.
+	at, left uint64
+	// by is how many pages the pool grew by at grown.
+	by    uint64
+	grown time.Time
+}
+
+// A pool that grows again within growsSoon grows by twice as many pages as before, but by at most one for
+// growthShare that it holds.
+const (
+	growsSoon   = 100 * time.Millisecond
+	growthShare = 256
+)
+
+// growBy is how many pages a pool that holds so many grows by, if it may; growing is held.
+func (a *ahead) growBy(now time.Time, held uint64) uint64 {
+	by := uint64(growth)
+	if now.Sub(a.grown) < growsSoon {
+		by = max(by, min(2*a.by, held/growthShare))
+	}
+	a.by, a.grown = by, now
+	return by
+}
+
+// mapAhead makes the background map so many bytes of pages for a lane; growing is held.
+func (m *lanes) mapAhead(l *lane, at, bytes uint64) {
+	m.ahead.lane, m.ahead.at, m.ahead.left = l, at, bytes
+	m.ahead.start(func() error {
+		m.growing.Lock()
+		defer m.growing.Unlock()
+		if m.closed {
+			return nil
+		}
+		return m.fillAhead()
+	})
+}
+
+// fillAhead maps what is to be mapped ahead. An error for want of memory is no failure: the next stream that
+// needs the device's memory is told. growing is held.
+func (m *lanes) fillAhead() error {
+	l, at, left := m.ahead.lane, m.ahead.at, m.ahead.left
+	m.ahead.left = 0
+	if left == 0 || !slices.Contains(*m.all.Load(), l) { // its stream was given up
+		return nil
+	}
+	return m.fill(l, at, left, 0)
+}

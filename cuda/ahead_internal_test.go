@@ -1,0 +1,178 @@
+package cuda
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+)
+
+// aheadBench is a pool whose background work waits until the test runs it.
+type aheadBench struct {
+	*testing.T
+	*PoolResource
+	drv     *drivertest.Faults
+	streams *StreamPool
+	pending func() error
+}
+
+func newAheadBench(t *testing.T, limit uint64) *aheadBench {
+	t.Helper()
+	device := must.Get(sim.Open(sim.Config{}))(t)
+	b := &aheadBench{T: t, drv: drivertest.NewFaults(device)}
+	b.streams = must.Get(NewStreamPool(b.drv, StreamPoolConfig{}))(t)
+	b.PoolResource = must.Get(NewPoolResource(b.drv, b.streams, PoolConfig{ReapInterval: -1, Limit: limit}))(t)
+	b.lanes.ahead.start = func(f func() error) { b.pending = f }
+	t.Cleanup(func() {
+		must.Do(t, b.Close(t.Context()), b.streams.Close(t.Context()), device.Close())
+	})
+	return b
+}
+
+func (b *aheadBench) lease() *Lease {
+	b.Helper()
+	l := must.Get(b.streams.Acquire(b.Context(), "test"))(b)
+	b.Cleanup(func() { _ = l.Release() }) // the test may have released it
+	return l
+}
+
+func (b *aheadBench) allocate(on *Lease, bytes uint64) core.BlockID {
+	b.Helper()
+	return must.Get(b.Allocate(b.Context(), core.Request{Bytes: bytes, Stream: on.ID()}))(b).ID
+}
+
+// holds fails unless the pool holds so many pages, and its books agree.
+func (b *aheadBench) holds(when string, pages uint64) {
+	b.Helper()
+	if got := b.Stats().Reserved / sim.Granule; got != pages {
+		b.Errorf("%s %d pages are held, want %d", when, got, pages)
+	}
+	if drift, err := b.Drift(); drift.Bytes != 0 || !drift.Known || err != nil {
+		b.Errorf("%s the drift is %+v, %v", when, drift, err)
+	}
+}
+
+func (b *aheadBench) free(ids ...core.BlockID) {
+	b.Helper()
+	for _, id := range ids {
+		must.Get(b.Deallocate(b.Context(), id))(b)
+	}
+}
+
+// A request waits for the pages that it needs, and the background maps what the pool grows by besides.
+func TestTheBackgroundMapsWhatTheNextRequestsNeed(t *testing.T) {
+	b := newAheadBench(t, 0)
+	l := b.lease()
+	first := b.allocate(l, 1000)
+	b.holds("before the background runs", 1)
+	must.Do(t, b.pending())
+	b.holds("behind it", growth)
+	calls := b.drv.Calls(drivertest.MemCreate)
+	second := b.allocate(l, (growth-1)*sim.Granule)
+	if made := b.drv.Calls(drivertest.MemCreate) - calls; made != 0 {
+		t.Errorf("the next request creates %d pages", made)
+	}
+	b.free(first, second)
+}
+
+// A stream that needs the device's memory first does what the background has not done yet, so that
+// no more is held than if the first request had done it.
+func TestAnotherStreamUsesWhatIsToBeMappedAhead(t *testing.T) {
+	b := newAheadBench(t, 0)
+	first := b.allocate(b.lease(), 1000)
+	second := b.allocate(b.lease(), (growth-1)*sim.Granule)
+	b.holds("for both", growth)
+	must.Do(t, b.pending())
+	b.holds("behind the background's turn", growth)
+	b.free(first, second)
+}
+
+func TestATrimEndsWhatIsMappedAhead(t *testing.T) {
+	b := newAheadBench(t, 0)
+	b.free(b.allocate(b.lease(), 1000))
+	must.Do(t, b.TrimPool(0), b.pending())
+	b.holds("after a trim", 0)
+}
+
+// No page is mapped for a lane that is forgotten: it would not come back.
+func TestNothingIsMappedAheadForALaneThatIsForgotten(t *testing.T) {
+	b := newAheadBench(t, 0)
+	handle := must.Get(b.drv.StreamCreate())(t)
+	l := must.Get(b.streams.Adopt(handle, "adopted"))(t)
+	b.free(b.allocate(l, 1000))
+	must.Do(t, l.Release())
+	for _, l := range *b.lanes.all.Load() { // as the idle trim would
+		must.Do(t, b.lanes.look())
+		if r, ok := l.cutCompleted(sim.Granule); ok {
+			must.Do(t, b.lanes.store.Unmap(r.ptr, r.bytes))
+		}
+	}
+	must.Do(t, b.ReapPending(t.Context()))
+	if n := len(*b.lanes.all.Load()); n != 0 {
+		t.Fatalf("%d lanes are left", n)
+	}
+	must.Do(t, b.pending(), b.TrimPool(0))
+	b.holds("at the end", 0)
+	must.Do(t, b.drv.StreamDestroy(handle))
+}
+
+// What the driver refuses to map ahead costs nothing: no page is lost or held twice, and the next
+// request has the driver asked again.
+func TestADriverThatFailsAheadCostsNoPage(t *testing.T) {
+	for _, m := range []drivertest.Method{drivertest.MemCreate, drivertest.MemMap, drivertest.MemAccess} {
+		for k := uint64(1); k < growth && (m != drivertest.MemAccess || k == 1); k++ {
+			b := newAheadBench(t, 0)
+			l := b.lease()
+			first := b.allocate(l, 1000)
+			b.drv.FailMethod(m, k, driver.OutOfMemory)
+			expect.Error(t, b.pending(), core.ErrOutOfMemory)
+			b.holds("after a failure of "+string(m), 1)
+			second := b.allocate(l, (growth-1)*sim.Granule)
+			b.free(first, second)
+		}
+	}
+}
+
+// The limit bounds what is mapped ahead, and no request is refused for it.
+func TestTheLimitBoundsWhatIsMappedAhead(t *testing.T) {
+	b := newAheadBench(t, 3*sim.Granule)
+	l := b.lease()
+	first := b.allocate(l, 1000)
+	if err := b.pending(); err != nil && !errors.Is(err, core.ErrOutOfMemory) {
+		t.Error(err)
+	}
+	second := b.allocate(l, 2*sim.Granule)
+	b.holds("at the limit", 3)
+	b.free(first, second)
+}
+
+// Demand that lasts makes a pool grow by more, bounded by what it holds; after a pause it grows by
+// as little as at first.
+func TestAPoolGrowsByDemand(t *testing.T) {
+	var a ahead
+	now := time.Now()
+	for i, c := range []struct {
+		later time.Duration
+		held  uint64
+		want  uint64
+	}{
+		{0, 1 << 20, growth},
+		{growsSoon / 2, 1 << 20, 2 * growth},
+		{growsSoon / 2, 1 << 20, 4 * growth},
+		{growsSoon / 2, 5 * growth * growthShare, 5 * growth},
+		{growsSoon / 2, growthShare, growth},
+		{growsSoon / 2, 1 << 20, 2 * growth},
+		{growsSoon, 1 << 20, growth},
+	} {
+		now = now.Add(c.later)
+		if got := a.growBy(now, c.held); got != c.want {
+			t.Errorf("growth %d is by %d pages, want %d", i, got, c.want)
+		}
+	}
+}
