@@ -157,6 +157,8 @@ func (b *block) await(behind *fence.Frontier) freeState {
 func (r *tracker) retryFrees(s *stream) error {
 	var done *reapBatch
 	var look fence.Look
+	leaving := int64(0)
+	defer func() { s.frees.leaving.Add(-leaving) }()
 	err := s.frees.retry(func(b *block) (freeState, error) {
 		if b.behind != nil {
 			if completed, err := look.IsCompleted(b.behind); !completed {
@@ -165,6 +167,8 @@ func (r *tracker) retryFrees(s *stream) error {
 			b.behind.Release()
 			b.behind = nil
 			if r.givesAtOnce(b) { // it is given since it was freed
+				s.frees.leaving.Add(1)
+				leaving++
 				s.frees.bytes.apart.Add(b.core.Bytes)
 				done = done.followedBy(r.batchOf(b))
 				return waitsForNothing, nil

@@ -143,6 +143,8 @@ type freeQueue struct {
 	// waiting is how many are parked, those being tried included, or wait for their
 	// unmap.
 	waiting atomic.Int64
+	// leaving is how many waited for uses, are parked no more and not released yet.
+	leaving atomic.Int64
 }
 
 // parkedFree is a retired block whose free could not be queued, and why. Its number counts those
@@ -221,7 +223,8 @@ func (q *freeQueue) retry(queue func(*block) (freeState, error)) (first error) {
 	return first
 }
 
-// awaited returns whether frees that are parked now still wait for uses.
+// awaited returns whether frees that are parked now still wait for uses, or such frees are being
+// released.
 func (q *freeQueue) awaited() func() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -229,7 +232,7 @@ func (q *freeQueue) awaited() func() bool {
 	return func() bool {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		return slices.ContainsFunc(q.parked, func(p parkedFree) bool { return p.number < now && p.waits == waitsForUses })
+		return slices.ContainsFunc(q.parked, func(p parkedFree) bool { return p.number < now && p.waits == waitsForUses }) || q.leaving.Load() > 0
 	}
 }
 

@@ -93,3 +93,32 @@ func TestOnlyTheReuseOfMemoryThatIsUsedElsewhereWaits(t *testing.T) {
 		})
 	}
 }
+
+// A drain ends when those who are told of a block that was used elsewhere have heard of it, whoever tells them.
+func TestADrainWaitsForWhatAnotherReapReleases(t *testing.T) {
+	eachBackend(t, 8, func(t *testing.T, b *bench) {
+		s := b.leases(2)
+		block := b.alloc(s[0], 4096)
+		release := b.heldElsewhere(s, block)
+		told, heard := make(chan struct{}), make(chan struct{})
+		b.Backend.Subscribe(listener(func(core.Block) { close(told); <-heard }))
+		release()
+		b.sync(s...)
+		reaped := make(chan error, 1)
+		go func() {
+			for b.Runtime.State(block.ID) != core.Freed {
+				must(t, b.Backend.ReapPending(ctx))
+			}
+			reaped <- nil
+		}()
+		<-told
+		short, cancel := within(20)
+		defer cancel()
+		if err := b.Backend.Drain(short); err == nil {
+			t.Error("it ends before")
+		}
+		close(heard)
+		must(t, <-reaped)
+		b.drain()
+	})
+}
