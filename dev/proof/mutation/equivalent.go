@@ -14,6 +14,7 @@ func init() {
 // survivors are those mutants by the reason.
 var survivors = map[string][]string{
 	"the next look does what this one does not": {
+		"Look.IsCompleted: taken to hold: u.stream == p.stream",
 		"tracker.lookAtMark: taken to hold: false (2)",
 		"tracker.lookAtMark: dropped: s.frees.markCompleted()",
 		"Stream.QueryCompleted: taken to fail: p.isCompleted()",
@@ -126,6 +127,10 @@ var survivors = map[string][]string{
 		"Plan.Drop: dropped: clear(plan.deps)",
 	},
 	"another line asks the same": {
+		"Look.IsCompleted: taken to fail: p.isCompleted()",
+		"Look.IsCompleted: taken to fail: u.stream == p.stream && u.seq <= p.seq",
+		"Look.IsCompleted: taken to fail: slices.ContainsFunc(l.unfinished, func(u *Point) bool { return u.stream == p.stream && u.seq <= p.seq })",
+		"Look.IsCompleted: dropped: l.unfinished = append(l.unfinished, p)",
 		"Plan.Frontier: taken to fail: p.needsNoWait()",
 		"Stream.keepNewest: taken to fail: s.clock.covers(slot, d.point.seq)",
 		"Stream.dominated: taken to fail: s.clock.covers(slot, seq)",
