@@ -1,5 +1,5 @@
 // Package blocktable finds the records of blocks by generation without a lock. It is
-// the table of the backend, of the guard's ledger and of the budget.
+// the table of a backend, and of layers over somebody's own resource (package path).
 //
 // # The protocol
 //
