@@ -12,17 +12,17 @@ import (
 // The table of the leases answers as a map does, for ids that meet in it too.
 func TestLeasesAreAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want, got := map[core.StreamID]*stream{}, newLeases(nil)
+		want, got := map[core.StreamID]*stream{}, noLeases()
 		id := rapid.OneOf(rapid.Uint64Range(0, 9), rapid.SampledFrom([]uint64{16, 32, 64, 1 << 40, 1<<64 - 1}))
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			of := core.StreamID(id.Draw(t, "id"))
-			list := got.without(of)
 			delete(want, of)
+			var on *stream
 			if rapid.Bool().Draw(t, "leased") {
-				want[of] = new(stream)
-				list = append(list, leased{of, want[of]})
+				on = new(stream)
+				want[of] = on
 			}
-			got = newLeases(list)
+			got = got.changed(of, on)
 			if all := maps.Collect(got.each); !maps.Equal(all, want) {
 				t.Fatalf("got %v, want %v", all, want)
 			}

@@ -184,6 +184,11 @@ func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) 
 	if p.closed.Load() {
 		return nil, p.explain("Acquire", errPoolClosed)
 	}
+	if p.pool.Stat().IdleResources() > 0 && ctx.Err() == nil {
+		if res, err := p.pool.TryAcquire(ctx); err == nil {
+			return p.grant("Acquire", res, nil, tag)
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.open, cancel)() // the holder of every stream may wait for this lease

@@ -52,7 +52,7 @@ type streamTable struct {
 func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
 	t := &streamTable{drv: drv, ordinal: drv.Ordinal(), deviceOrder: deviceOrder, order: fence.NewOrder(drv, deviceOrder)}
 	t.records.Records = path.NewRecords(recordBook{t})
-	t.leases.Store(newLeases(nil))
+	t.leases.Store(noLeases())
 	t.all.Store(&[]*stream{})
 	t.adoptedBooks.joins(&t.group, new(quick.Lane))
 	t.setLease(core.DefaultStream, t.add(0, false))
@@ -70,13 +70,26 @@ type leased struct {
 	on *stream
 }
 
-// newLeases returns the table of a list, in which each id is once.
-func newLeases(list []leased) *leases {
-	l := &leases{make([]leased, 1<<bits.Len(uint(2*len(list))))}
-	for _, e := range list {
-		*l.place(e.id) = e
+func noLeases() *leases { return &leases{make([]leased, 1)} }
+
+// changed returns the table with an id on a stream, or on none if that is nil.
+func (l *leases) changed(id core.StreamID, on *stream) *leases {
+	n := 0
+	for _, e := range l.places {
+		if e.on != nil {
+			n++
+		}
 	}
-	return l
+	changed := &leases{make([]leased, 1<<bits.Len(uint(2*n+2)))}
+	for _, e := range l.places {
+		if e.on != nil && e.id != id {
+			*changed.place(e.id) = e
+		}
+	}
+	if on != nil {
+		*changed.place(id) = leased{id, on}
+	}
+	return changed
 }
 
 // place is where id is, or would be. Ids are counted up, so few meet.
@@ -90,11 +103,6 @@ func (l *leases) place(id core.StreamID) *leased {
 
 // find returns the stream that id is on, nil if it is on none.
 func (l *leases) find(id core.StreamID) *stream { return l.place(id).on }
-
-// without lists all but id.
-func (l *leases) without(id core.StreamID) []leased {
-	return slices.DeleteFunc(slices.Clone(l.places), func(e leased) bool { return e.on == nil || e.id == id })
-}
 
 // each yields all, in no order.
 func (l *leases) each(yield func(core.StreamID, *stream) bool) {
@@ -233,7 +241,7 @@ func (t *streamTable) setLease(id core.StreamID, s *stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.lease.Store(uint64(id))
-	t.leases.Store(newLeases(append(t.leases.Load().without(id), leased{id, s})))
+	t.leases.Store(t.leases.Load().changed(id, s))
 }
 
 // shut takes all leases off, that of the default stream too.
@@ -241,14 +249,14 @@ func (t *streamTable) shut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed.Store(true)
-	t.leases.Store(newLeases(nil))
+	t.leases.Store(noLeases())
 }
 
 // unlease takes the lease off; later uses of its id are refused.
 func (t *streamTable) unlease(id core.StreamID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.leases.Store(newLeases(t.leases.Load().without(id)))
+	t.leases.Store(t.leases.Load().changed(id, nil))
 }
 
 // defaultStream is the legacy default stream, which is never forgotten.

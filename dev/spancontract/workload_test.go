@@ -83,7 +83,7 @@ type stack struct {
 
 func (t *traced) open(cfg fencepost.Config) *stack {
 	t.Helper()
-	cfg.Device, cfg.TracerProvider = fencepost.Sim, t.provider
+	cfg.Device, cfg.TracerProvider, cfg.Resource = fencepost.Sim, t.provider, fencepost.Async // of whose freed memory requests wait
 	rt, err := fencepost.Open(t.Context(), cfg)
 	t.must(err)
 	s := &stack{traced: t, rt: rt}

@@ -12,12 +12,12 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
-// Nobody has the victim's memory when a misuse after the free comes, however eagerly
+// Over the driver's pool no other stream has the victim's memory when a misuse after the free comes, however eagerly
 // others allocate beside: the oracle names the victim, and the planted kind.
 func TestAFreedVictimsMemoryIsNobodysYet(t *testing.T) {
 	plant, err := NewPlant(names.FindingUseAfterFreeWrite)
 	must.Do(t, err)
-	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "off", OnFinding: plant.Watch})
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Resource: fencepost.Async, Guard: "off", OnFinding: plant.Watch})
 	must.Do(t, err)
 	plant.rt = rt
 	hasIt := func(others []core.Block) bool {

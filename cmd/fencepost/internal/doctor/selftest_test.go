@@ -55,7 +55,7 @@ func (l lying) PoolStats(p driver.Pool) (driver.PoolStats, error) {
 func TestTheSelfTestComparesTheBooksWithThePool(t *testing.T) {
 	device := must.Get(sim.Open(sim.Config{}))(t)
 	defer func() { _ = device.Close() }()
-	got := Test(t.Context(), fencepost.Config{Driver: lying{device}})
+	got := Test(t.Context(), fencepost.Config{Driver: lying{device}, Resource: fencepost.Async})
 	if got.OK || got.Step != "compare the books with the pool" || !strings.Contains(got.Error, "by -4096 bytes") {
 		t.Errorf("%+v", got)
 	}
