@@ -77,7 +77,7 @@ var mutants = []struct {
 	{"live bytes drift", "statistics are exact in requested bytes", mutate(driftingStats)},
 	{"the peak is the present", "statistics are exact in requested bytes", mutate(onStats(func(s *core.Stats) { s.PeakRequested = s.Live.Requested }))},
 	{"frees count twice in the free counters", "the free counters are exact and never run back", mutate(doubleFreeCounters)},
-	{"releases are told twice", "a release is told exactly once whoever reaps", mutate(onNotice(2, func(*core.Block) {}))},
+	{"releases are told twice", "a release is told exactly once, whichever goroutine reaps", mutate(onNotice(2, func(*core.Block) {}))},
 	{"releases are not told", "a block lives, retires and is freed", mutate(onNotice(0, func(*core.Block) {}))},
 	{"releases forget the tag", "generations increase", mutate(onNotice(1, func(b *core.Block) { b.Tag = "" }))},
 	{"releases forget the size", "generations increase", mutate(onNotice(1, func(b *core.Block) { b.Requested++ }))},

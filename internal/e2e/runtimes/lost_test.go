@@ -19,7 +19,7 @@ import (
 // A lost device answers every call with the same error for the rest of the
 // process. The runtime learns it once, says so, and stops asking.
 func TestALostDeviceRefusesEverythingAtOnce(t *testing.T) {
-	rt := e2e.OpenDirty(t, fencepost.Config{})
+	rt := e2e.OpenDirty(t, fencepost.Config{Resource: fencepost.Async}) // whose allocations call the driver
 	s := e2e.Lease(t, rt, "a")
 	b := e2e.Allocate(t, rt, 4096, s.ID(), "a")
 	e2e.Simulated(rt).LoseContext(driver.IllegalAddress)
