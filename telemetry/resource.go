@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -60,6 +61,11 @@ func NewResource(upstream core.Resource, cfg Config) (*Resource, error) {
 	below := quick.Of(upstream)
 	r.path = below.Extend(r, &quickCalls{r, below, below.NewPart()})
 	return r, nil
+}
+
+// SharedRecords are the upstream's, for the layers above: see package path.
+func (r *Resource) SharedRecords() (core.Resource, *path.Records) {
+	return r, path.SharedBy(r.upstream)
 }
 
 // Operations is a snapshot of the calls so far. It makes no call upstream.

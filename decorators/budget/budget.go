@@ -64,7 +64,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.tags.tell(cfg.OnTag)
 	r.streams.begin(&r.ledger, &r.tags, upstream)
 	r.SetLimit(cfg.Limit)
-	if below := quick.Of(upstream); !r.lends {
+	if below := quick.Of(upstream); !r.lends && path.HasRoom(upstream) {
 		r.path = below.Extend(r, &quickBudget{r, below})
 		r.streams.path = r.path
 	}

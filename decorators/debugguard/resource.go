@@ -80,7 +80,9 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, err
 	}
 	r := &Resource{upstream: upstream, uses: quick.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal(), opened: cfg.Advanced.Now()}
-	r.joinPath(quick.Of(upstream))
+	if path.HasRoom(upstream) {
+		r.joinPath(quick.Of(upstream))
+	}
 	records, part := path.Join[ledger.Part](upstream, r.path != nil)
 	r.records = records
 	r.ledger = ledger.New(&r.gate, records, part, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes})

@@ -62,6 +62,17 @@ func SharedBy(r core.Resource) *Records {
 	return nil
 }
 
+// HasRoom reports whether the records that r shares have room for a part of one more layer. A layer for which
+// they have none is not on the path, whose records have no part of it. It is for the construction of a layer.
+func HasRoom(r core.Resource) bool {
+	records := SharedBy(r)
+	if records == nil {
+		return false
+	}
+	makers := records.makers.Load()
+	return makers == nil || len(*makers) < maxParts
+}
+
 // Join gives a layer above upstream a part of the records: of those that upstream shares, or, if it shares none or
 // they have no room, of new ones that the layer owns. onPath: the layer has part in the quick path. It is for the
 // construction of a layer, before anything is allocated through it.
