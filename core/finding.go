@@ -127,7 +127,7 @@ func (in *Intent) FirstTags() (tags [4]Tag) {
 	n := 0
 	for i := range in.Uses {
 		tag := in.Uses[i].Tag
-		if n > 0 && (tag == tags[n-1] || slices.Contains(tags[:n-1], tag)) {
+		if slices.Contains(tags[:n], tag) {
 			continue
 		}
 		if tags[n] = tag; n == len(tags)-1 {

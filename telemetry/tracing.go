@@ -53,8 +53,6 @@ func (cfg Config) tracing(ordinal int) *tracing {
 
 // start starts the span of an operation as it was admitted, which the caller ends; nil if that does
 // not record. The context is for the layers below.
-//
-//nolint:spancheck // the caller ends it
 func (t *tracing) start(ctx context.Context, name SpanName, as admission) (context.Context, trace.Span) {
 	ctx, span := t.tracer.Start(ctx, string(name))
 	if as == asRoot {

@@ -151,12 +151,12 @@ func (m *heldModel) check() {
 	rows := uint64(0)
 	m.fit.Rows(func(ptr, n, _ uint64, has bool) bool {
 		rows += n
-		any := false
+		some := false
 		for _, was := range m.at(ptr, n) {
 			_, is := was.(*counted)
-			any = any || is
+			some = some || is
 		}
-		if any && !has {
+		if some && !has {
 			m.Fatalf("%d bytes at %#x have held ones", n, ptr)
 		}
 		return true
