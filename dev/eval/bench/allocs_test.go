@@ -16,13 +16,13 @@ func TestHotPathsAllocateNothing(t *testing.T) {
 	for _, c := range unsampled {
 		for guard, layer := range map[string]core.Layer{"guard off": guardOff, "ledger": guardLedger} {
 			layers := []core.Layer{ring, limit, layer, c.layer}
-			t.Run(c.name+"/"+guard, func(t *testing.T) { allocateNothing(t, open(t, layers...), c.ctx) })
-			t.Run(c.name+"/"+guard+", pool", func(t *testing.T) { allocateNothing(t, openPool(t, layers...), c.ctx) })
+			t.Run(c.name+"/"+guard, func(t *testing.T) { allocateNothing(c.ctx, t, open(t, layers...)) })
+			t.Run(c.name+"/"+guard+", pool", func(t *testing.T) { allocateNothing(c.ctx, t, openPool(t, layers...)) })
 		}
 	}
 }
 
-func allocateNothing(t *testing.T, s *stack, ctx context.Context) {
+func allocateNothing(ctx context.Context, t *testing.T, s *stack) {
 	t.Helper()
 	x, y := s.lease(t).ID(), s.lease(t).ID()
 	uses := blocks(t, s, x, 8)

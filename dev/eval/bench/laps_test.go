@@ -99,22 +99,22 @@ func (d *lapped) EventQuery(e driver.Event) (done bool, err error) {
 // allocationLaps is the loop of the quantiles, once, and what its slowest allocations were made of: how often
 // pages moved and how long that took, the driver's calls for it, and what the slow ones took in
 // all. What that is more than the moves is waiting for others.
-func allocationLaps(b *testing.B, drv driver.Driver, price prices, scale time.Duration, each int) {
+func allocationLaps(b *testing.B, drv driver.Driver, price prices, scale int64, each int) {
 	d := &lapped{Driver: drv, price: price, page: made(b, drv.Properties).MapGranularity}
 	var p *cuda.PoolResource
 	s := openOn(b, d, func(drv driver.Driver, streams *cuda.StreamPool) (_ backend, err error) {
 		p, err = cuda.NewPoolResource(drv, streams, cuda.PoolConfig{})
 		return p, err
 	}, func(*cuda.StreamPool) []core.Layer { return nil })
-	times := allocationTimes(b, s, 16, each, (scale-1)*time.Microsecond)
-	at := func(q float64) time.Duration { return times[int(q*float64(len(times)-1))] / scale }
+	times := allocationTimes(b, s, 16, each, time.Duration(scale-1)*time.Microsecond)
+	at := func(q float64) time.Duration { return times[int(q*float64(len(times)-1))] / time.Duration(scale) }
 	b.ReportMetric(0, "ns/op")
 	for name, q := range map[string]float64{"p50": 0.5, "p99": 0.99, "p99.5": 0.995, "p99.9": 0.999, "most": 1} {
 		b.ReportMetric(float64(at(q).Microseconds()), "µs-"+name)
 	}
 	var slow, all time.Duration
 	for _, t := range times {
-		if t /= scale; t >= 20*time.Microsecond {
+		if t /= time.Duration(scale); t >= 20*time.Microsecond {
 			slow++
 			all += t
 		}
@@ -124,12 +124,12 @@ func allocationLaps(b *testing.B, drv driver.Driver, price prices, scale time.Du
 	st := p.Stats()
 	for name, moves := range map[string]core.PoolMoves{"takeovers": st.OwnPool.Takeovers, "steals": st.OwnPool.Steals, "remaps": st.OwnPool.Remaps, "growths": st.OwnPool.Growths} {
 		b.ReportMetric(float64(moves.Count), name)
-		b.ReportMetric(float64((moves.Time / scale).Microseconds()), "µs-"+name)
+		b.ReportMetric(float64((moves.Time / time.Duration(scale)).Microseconds()), "µs-"+name)
 	}
 	b.ReportMetric(float64(st.ReservedHigh>>20), "MiB")
 	for name, l := range map[string]*lap{"create": &d.create, "map": &d.mapped, "access": &d.access, "unmap": &d.unmap, "record": &d.record, "wait": &d.wait, "query": &d.query} {
 		b.ReportMetric(float64(l.calls.Load()), name)
-		b.ReportMetric(float64(l.nanoseconds.Load()/int64(scale)/1000), "µs-"+name)
+		b.ReportMetric(float64(l.nanoseconds.Load()/scale/1000), "µs-"+name)
 	}
 }
 
