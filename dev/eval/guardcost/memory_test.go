@@ -73,11 +73,11 @@ func loads(iterations, rows int) []load {
 	}})
 }
 
-// measured runs a load on a runtime of its own, whose pool is therefore new.
+// measured runs a load on a runtime of its own over the driver's pool, which is therefore new and whose peaks are exact.
 func measured(t *testing.T, device driver.Driver, guard string, l load) (p peaks) {
 	t.Helper()
 	counter := &hostCounter{Driver: device}
-	rt, err := fencepost.Open(ctx, fencepost.Config{Driver: counter, Guard: fencepost.GuardMode(guard), Streams: streams})
+	rt, err := fencepost.Open(ctx, fencepost.Config{Driver: counter, Resource: fencepost.Async, Guard: fencepost.GuardMode(guard), Streams: streams})
 	must(t, err)
 	l.run(t, rt)
 	must(t, rt.Drain(ctx))
