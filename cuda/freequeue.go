@@ -81,7 +81,7 @@ const (
 	// for the caller to wait for it.
 	waitsForRetry
 	// waitsForUses: uses on other streams are not seen completed, and the stream is not ordered
-	// after them. The free is not queued; over the own pool it is, and whoever takes the memory
+	// after them. The free is not queued; over the own pool it is, and the stream that takes the memory
 	// waits for them.
 	waitsForUses
 	// waitsForDevice: the free is queued on the stream, and the device has not been

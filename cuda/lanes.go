@@ -321,7 +321,7 @@ func (m *lanes) trimIdle(now time.Time) error {
 	return m.giveBack(m.trimSurplus)
 }
 
-// findSurplus looks what nobody needed since the last look; growing is held.
+// findSurplus computes the pages that were not used since the last look; growing is held.
 func (m *lanes) findSurplus() {
 	_ = m.store.Reap() // what the driver refused to unmap before
 	spare := m.spare()

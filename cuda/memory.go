@@ -113,7 +113,7 @@ func (r *tracker) closeMemory(ctx context.Context) error {
 	streams := r.streams.table.streams()
 	err := deadline.Poll(ctx, func() (bool, error) {
 		for ; len(streams) > 0; streams = streams[1:] {
-			if !streams[0].TryLock() { // whoever has it may be in an allocation that saw the memory open
+			if !streams[0].TryLock() { // its holder may be in an allocation that saw the memory open
 				return false, nil
 			}
 			streams[0].Unlock()

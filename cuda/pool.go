@@ -152,7 +152,7 @@ func (q *quickPool) tryLock(s *stream, o *quick.Op) bool {
 	return false
 }
 
-// Prepare waits for whoever has the stream's lock.
+// Prepare waits for the holder of the stream's lock.
 func (q *quickPool) Prepare(l *quick.Lane) bool {
 	s := l.Part(quick.BackendPart).(*stream)
 	s.Lock()
@@ -160,7 +160,7 @@ func (q *quickPool) Prepare(l *quick.Lane) bool {
 	return true
 }
 
-// Allocate declines what has to ask the driver, other lanes, or whoever has the stream's lock.
+// Allocate declines what has to ask the driver, other lanes, or the holder of the stream's lock.
 func (q *quickPool) Allocate(o *quick.Op) bool {
 	s := streamOf(o)
 	if o.Request.Isolated || !s.books.Cover(&o.Request) || !q.tryLock(s, o) {

@@ -62,7 +62,7 @@ func (q *quickLog) Prepare(l *quick.Lane) bool {
 		}
 	}
 	if !q.preparing.CompareAndSwap(false, true) {
-		return false // somebody else is about it, maybe for this lane
+		return false // another goroutine is about it, maybe for this lane
 	}
 	defer q.preparing.Store(false)
 	of := make([]*stripe, len(q.r.rings))
