@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
 
@@ -84,7 +85,7 @@ func TestTheAxisOfOneAnswerHasItsTimes(t *testing.T) {
 
 // Frees that the device has not passed may have no event yet.
 func TestAStreamWithPendingFreesHasNotPassedAll(t *testing.T) {
-	s := newScene(t, nil)
+	s := newScene(t, func(cfg *fencepost.Config, _ *fencepost.HandlerConfig) { cfg.Resource = fencepost.Async })
 	b := s.alloc("kv.cache", mib)
 	release, err := s.rt.Driver().(*sim.Device).Hold(s.stream.Handle())
 	must(t, err)
