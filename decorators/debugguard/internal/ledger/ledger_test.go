@@ -15,7 +15,8 @@ import (
 
 // newLedger is a ledger over somebody's own resource, whose blocks the test makes up.
 func newLedger(gate *atomic.Int64, tombstones int) *Ledger {
-	records, part := path.Join[Part](coretest.NewFake(0), false)
+	fake := coretest.NewFake(0)
+	records, part := path.Join[Part](path.Over(fake, true), fake)
 	return New(gate, records, part, Options{Tombstones: tombstones, StackBytes: 512 << 10})
 }
 
