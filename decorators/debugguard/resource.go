@@ -82,7 +82,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.path = below.Extend(r, share{r})
 	records, part := path.Join[ledger.Part](below, upstream)
 	r.records = records
-	r.ledger = ledger.New(&r.gate, records, part, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes})
+	r.ledger = ledger.New(&r.gate, records, part, cfg.Advanced.Tombstones)
 	r.inspector = &inspector{r.below, r.ledger, &r.canaries, r.ordinal}
 	r.checks.gate, r.checks.reading, r.switching = &r.gate, newCtxMutex(), newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval(), newTimer(r, (*Resource).tick))

@@ -167,7 +167,7 @@ func (s share) Allocate(o *path.Op) bool {
 		}
 		c.takeStack(o.Request.Bytes, r.cfg.Advanced.StackBytes)
 	}
-	rec := r.ledger.EnterIn(c.shard, r.records.Served(o), &o.Block, o.Ended)
+	rec := r.ledger.Enter(c.shard, r.records.Served(o), &o.Block, o.Ended)
 	if k, ok := o.Kept(s.path).(*choice); ok && k.stacked {
 		rec.Stacked = true // the caller has not got the block yet
 		if rec.Lock(o.Block.ID.Generation) {

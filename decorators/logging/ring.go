@@ -42,7 +42,7 @@ const DefaultRingSize = 16384
 // ring, and a busy one displaces that of a quiet one only beyond the share of that.
 type Ring struct {
 	stripes []*stripe // for any stream, by its number
-	lanes   []*stripe // of lanes, which write them on the quick path; sharing guards the list
+	lanes   []*stripe // of lanes, which write them under their own locks; sharing guards the list
 	parcels []parcel
 	each    int // how many slots of each parcel are used
 
@@ -141,7 +141,7 @@ func (g *Ring) note(op oplog.Op, b *core.Block, start monotime.Instant, took tim
 	p.mu.Unlock()
 }
 
-// ofLane is a stripe for what a lane serves on the quick path, with its first parcel; nil if none can be had now.
+// ofLane is a stripe for what a lane serves, with its first parcel; nil if none can be had now.
 // No lock may be held. The lane's lock, which is the stripe's, is only tried for, as sharing is under it.
 func (g *Ring) ofLane(l *path.Lane) *stripe {
 	g.sharing.Lock()

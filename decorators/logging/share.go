@@ -64,20 +64,13 @@ func (s share) log(o *path.Op) {
 	if !s.ops.has(op) {
 		return
 	}
-	if !s.ordinary(&o.Block, stream, o.Span) {
+	stripes, _ := o.Lane.Part(s.path.Number()).([]*stripe)
+	if stripes == nil || !s.ordinary(&o.Block, stream, o.Span) {
 		o.Settles(s.path)
 		return
 	}
-	stripes, _ := o.Lane.Part(s.path.Number()).([]*stripe)
 	for i, ring := range s.rings {
-		if stripes != nil {
-			stripes[i].note(ring, op, &o.Block, o.Began, o.Took())
-		} else {
-			ring.note(op, &o.Block, o.Began, o.Took())
-		}
-	}
-	if stripes == nil && s.mayEquip(o.Lane) {
-		o.Settles(s.path)
+		stripes[i].note(ring, op, &o.Block, o.Began, o.Took())
 	}
 }
 
@@ -88,7 +81,12 @@ func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 		return err
 	}
 	if err == nil && s.ordinary(&o.Block, stream, o.Span) {
-		s.equip(o.Lane)
+		for _, ring := range s.rings {
+			ring.note(op, &o.Block, o.Began, o.Took())
+		}
+		if s.mayEquip(o.Lane) {
+			s.equip(o.Lane)
+		}
 		return nil
 	}
 	rec := Record{Event: oplog.Event{Stream: stream}, Seq: o.Number(s.path)}

@@ -64,7 +64,7 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 }
 
 // PassesUses is for the layer above, which calls the upstream where nothing of them is logged: see
-// package quick.
+// package path.
 func (r *Resource) PassesUses() (core.Resource, path.Uses) {
 	if r.ops.has(oplog.OpPrepare) || r.ops.has(oplog.OpFinish) || r.ops.has(oplog.OpAbort) || r.ops.has(oplog.OpRecord) {
 		return r, nil

@@ -17,10 +17,9 @@ const (
 	// at when it is made, and the oracle is not asked: verdicts are empty.
 	Isolated
 	// OwnPool is [cuda.PoolResource], for programs whose allocations have sizes. An allocation may be
-	// refused for want of memory: then only what has begun is ended.
+	// refused for want of memory: then only what has begun is ended. Nothing is served at once: all is prepared.
 	OwnPool
-	// OwnPoolQuickly is that with allocations and frees by the quick path, as the outermost layer
-	// goes, and by the ordinary way what that declines.
+	// OwnPoolQuickly is that as it comes: allocations and frees that can be are served at once.
 	OwnPoolQuickly
 )
 
@@ -44,16 +43,17 @@ type Backend interface {
 }
 
 // entry is an outermost layer over a backend, which does nothing but count what is served at once and
-// what is prepared. It counts for one goroutine at a time.
+// what is prepared, or has everything prepared. It counts for one goroutine at a time.
 type entry struct {
 	core.Resource
-	path  *path.Path
-	moves Moves
+	path     *path.Path
+	prepares bool
+	moves    Moves
 }
 
 // enter returns an entry over a backend.
-func enter(backend core.Resource) *entry {
-	e := &entry{Resource: backend}
+func enter(backend core.Resource, prepares bool) *entry {
+	e := &entry{Resource: backend, prepares: prepares}
 	e.path = path.Over(backend, false).Extend(e, counting{entry: e})
 	return e
 }
@@ -78,6 +78,7 @@ type counting struct {
 
 // Allocate counts.
 func (c counting) Allocate(o *path.Op) bool {
+	o.NotAtOnce = c.prepares
 	ok := c.path.Below.Layer.Allocate(o)
 	switch {
 	case !ok:
@@ -90,6 +91,7 @@ func (c counting) Allocate(o *path.Op) bool {
 
 // Deallocate is Allocate for a free.
 func (c counting) Deallocate(o *path.Op) bool {
+	o.NotAtOnce = c.prepares
 	ok := c.path.Below.Layer.Deallocate(o)
 	switch {
 	case !ok:

@@ -25,7 +25,7 @@ type Calls struct {
 	failures [operations][reasons]atomic.Pointer[exemplar]
 
 	lanesMu sync.Mutex
-	lanes   []*LaneCalls // of the quick path
+	lanes   []*LaneCalls // of the path
 }
 
 const (

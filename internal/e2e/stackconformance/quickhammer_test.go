@@ -183,6 +183,6 @@ func (h *hammer) account(gate *pathtest.Gate) {
 		h.t.Errorf("drift %d, %v, %v", drift.Bytes, drift.Known, err)
 	}
 	if h.guard.GuardStats().Known != 0 || gate.AtOnce.Allocations.Load() == 0 || gate.Declined.Frees.Load() == 0 {
-		h.t.Errorf("guard %+v; by the quick path %d allocations, %d frees declined", h.guard.GuardStats(), gate.AtOnce.Allocations.Load(), gate.Declined.Frees.Load())
+		h.t.Errorf("guard %+v; served at once %d allocations, %d frees declined", h.guard.GuardStats(), gate.AtOnce.Allocations.Load(), gate.Declined.Frees.Load())
 	}
 }

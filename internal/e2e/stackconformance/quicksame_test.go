@@ -13,7 +13,7 @@ import (
 // variants are stacks that differ in who serves what quickly, the first is as it comes.
 func variants(seed uint64) map[string]map[int]core.Layer {
 	return map[string]map[int]core.Layer{
-		"no quick path":              {0: pathtest.PutStranger(nil)},
+		"nothing is served at once":  {0: pathtest.PutStranger(nil)},
 		"all declined at the end":    {0: pathtest.Put(nil, seed, 1)},
 		"a third declined":           {0: pathtest.Put(nil, seed, 3)},
 		"some declined everywhere":   {0: pathtest.Put(nil, seed, 9), 1: pathtest.Put(nil, seed+1, 9), 2: pathtest.Put(nil, seed+2, 9), 3: pathtest.Put(nil, seed+3, 9)},
@@ -49,9 +49,9 @@ func TestTheQuickPathChangesNothing(t *testing.T) {
 		})
 	}
 	if quickly < programs*50 {
-		t.Errorf("%d allocations of %d programs went by the quick path", quickly, programs)
+		t.Errorf("%d allocations of %d programs were served at once", quickly, programs)
 	}
-	t.Logf("%d allocations by the quick path; %v", quickly, done)
+	t.Logf("%d allocations at once; %v", quickly, done)
 }
 
 // differ shows the first note that is not the same, and what led to it.

@@ -23,7 +23,7 @@ func churn(t *testing.T, rt *core.Runtime, stream core.StreamID, n int) {
 	}
 }
 
-// In the steady state at most 2 in 1000 go the ordinary way: blocks that keep their stacks, of which
+// In the steady state at most 2 in 1000 are not served at once: blocks that keep their stacks, of which
 // there are fewer than half as many at these sizes, whatever the time is. A gate
 // just above the backend sees both ways.
 func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
@@ -42,7 +42,7 @@ func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
 			churn(t, s.Runtime, stream, pairs)
 			allocations, frees := gate.Prepared.Allocations.Load()-before[0], gate.Prepared.Frees.Load()-before[1]
 			if most := uint64(pairs * 2 / 1000); allocations > most || frees > most {
-				t.Errorf("of %d pairs, %d allocations and %d frees went the ordinary way, at most %d may", pairs, allocations, frees, most)
+				t.Errorf("of %d pairs, %d allocations and %d frees were prepared, at most %d may", pairs, allocations, frees, most)
 			}
 			if got := gate.AtOnce.Allocations.Load() - quickly + allocations; got != uint64(pairs) {
 				t.Errorf("%d allocations reached the backend, %d were made", got, pairs)
@@ -51,7 +51,7 @@ func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
 	}
 }
 
-// A decorator that knows nothing of the quick path sees each call from above it, whatever lies
+// A decorator that knows nothing of the path sees each call from above it, whatever lies
 // above and beneath; beneath it the path begins again, and every layer counts everything.
 func TestAStrangerSeesEveryCall(t *testing.T) {
 	const n = 500
