@@ -224,8 +224,8 @@ func (s share) Deallocate(o *path.Op) bool {
 			return o.Decline(s.path)
 		}
 	}
-	if rec == nil || c == nil || !c.shard.Has(rec) {
-		o.NotAtOnce = true // the notice closes the record
+	if o.Got == nil && (rec == nil || c == nil || !c.shard.Has(rec)) {
+		o.NotAtOnce = true // the notice closes the record, which may have happened where the block is freed already
 	}
 	if !s.path.Below.Layer.Deallocate(o) {
 		if kept == nil {

@@ -282,7 +282,10 @@ func (p *Path) end(ctx context.Context, o *Op, served bool, err error, b *core.B
 		if !ended {
 			p.abandon(context.WithoutCancel(ctx), o, served, asked)
 		}
-		*o = Op{}
+		o.Record, o.Engine, o.Then = nil, nil, nil
+		if o.keeps {
+			o.kept = [maxLayers]any{}
+		}
 		ops.Put(o)
 	}()
 	for !served && err == nil {
@@ -299,7 +302,10 @@ func (p *Path) end(ctx context.Context, o *Op, served bool, err error, b *core.B
 			o.Then(o.Block)
 		}
 	}
-	if err = settle(ctx, asked, o, err); err == nil {
+	if err != nil || o.settles != 0 {
+		err = settle(ctx, asked, o, err)
+	}
+	if err == nil {
 		*b = o.Block
 	}
 	ended = true
