@@ -51,6 +51,16 @@ var workScenes = []scene{
 			s.launch(x, b, core.Write, func() error { return core.NotEnqueued(errors.New("the scene aborts its launches")) })
 		})
 	}},
+	// More operations than a panel has lines, all of them a few times a second.
+	{name: "various", act: func(s *steps) {
+		x, _, b := s.pair()
+		s.loop(beat, func(s *steps) {
+			s.launch(x, b, core.Write, func() error { return core.NotEnqueued(errors.New("the scene aborts its launches")) })
+			s.err = nil
+			claim := get(s, func() (core.Claim, error) { return s.rt.Reserve(s.ctx, mib, "various") })
+			s.try(func() error { return s.rt.ReleaseClaim(s.ctx, claim.ID) })
+		})
+	}},
 	{name: "intent", act: func(s *steps) { // a launch that never ends
 		x, _, b := s.pair()
 		s.prepare(x, b, core.Read)
