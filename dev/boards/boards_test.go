@@ -6,11 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/table"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 	"github.com/grafana/grafana-foundation-sdk/go/units"
 
 	"github.com/fencepost-gpu/fencepost/dev/boards"
@@ -291,15 +294,28 @@ func TestTimelinesSayWords(t *testing.T) {
 }
 
 // A unit of a whole table would be one of its labels, too: device "0" as 0 %.
-func TestUnitsOfTablesAreOfTheirValues(t *testing.T) {
+// Columns have room, and a legend tells what is from what was.
+func TestValuesCanBeReadForWhatTheyAre(t *testing.T) {
 	for _, b := range boards.Boards() {
 		_, panels := panelsOf(t, b)
 		for _, p := range panels {
 			if d := p.FieldConfig.Defaults; p.Type == "table" && d.Unit != nil {
 				t.Errorf("%s: the unit %s is also that of labels", *p.Title, *d.Unit)
 			}
-			if options, is := p.Options.(*stat.Options); is && options.WideLayout {
-				t.Errorf("%s: with names beside the values both are tiny", *p.Title)
+			switch options := p.Options.(type) {
+			case *stat.Options:
+				if options.WideLayout {
+					t.Errorf("%s: with names beside the values both are tiny", *p.Title)
+				}
+			case *timeseries.Options:
+				if slices.Contains(options.Legend.Calcs, "lastNotNull") {
+					t.Errorf("%s: what has ended would have a last value", *p.Title)
+				}
+			case *table.Options:
+				if custom, is := p.FieldConfig.Defaults.Custom.(*table.FieldConfig); !is || custom.MinWidth == nil {
+					t.Errorf("%s: the last columns may be cut off", *p.Title)
+				}
+			default:
 			}
 		}
 	}
