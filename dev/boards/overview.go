@@ -248,27 +248,37 @@ func timeToFull() string {
 
 // annotations are what every board marks but that of the fleet.
 var annotations = []Annotation{
-	{Name: "Findings", Color: "red", Title: "Memory bug: {{kind}}", Query: Query{Expr: rises("kind", "gpumem_findings_total") + ` or ` + begins("kind", "gpumem_findings_total"), Proof: moves("misuse", 1, "kind", "double-free"), Raw: "compared with itself"}},
+	{Name: "Findings", Color: "red", Title: "Memory bug: {{kind}}", Query: Query{Expr: counts("kind", "gpumem_findings_total"), Proof: moves("misuse", 1, "kind", "double-free"), Raw: "compared with itself"}},
 	{Name: "Starts", Color: "orange", Title: "Runtime started", At: true, Query: Query{Expr: `1000 * max by (instance, device) (gpumem_runtime_start_time_seconds{@})`, Proof: Proof{Scene: "quiet", After: 1.7e12}}},
 	{Name: "Ends", Color: "yellow", Title: "Runtime ended", At: true, Query: Query{Expr: `1000 * max by (instance, device) (max_over_time(timestamp(gpumem_runtime_start_time_seconds{@})[10m:]) unless last_over_time(gpumem_runtime_start_time_seconds{@}[2m]))`,
 		Proof: Proof{Scene: "end", After: 1.7e12}}},
 	{Name: "Guard switches", Color: "purple", Title: "Guard: {{mode}}", Query: Query{Expr: rises("mode", "gpumem_guard_mode"), Proof: moves("hunt", 1, "mode", "hunt")}},
-	{Name: "Dumps", Color: "blue", Title: "Dump: {{trigger}}", Query: Query{Expr: rises("trigger", "gpumem_dumps_total") + ` or ` + begins("trigger", "gpumem_dumps_total"), Proof: moves("corrupt", 1, "trigger", "finding"), Raw: "compared with itself"}},
+	{Name: "Dumps", Color: "blue", Title: "Dump: {{trigger}}", Query: Query{Expr: counts("trigger", "gpumem_dumps_total"), Proof: moves("corrupt", 1, "trigger", "finding"), Raw: "compared with itself"}},
 }
 
 // rises is where a sum is higher than it was a minute ago, and was not rising
 // before: of what goes on the beginning is marked. A minute is the step of
-// annotations, so a change is one point.
+// annotations, so a change is one point; a scrape that was missed hides none.
 func rises(by, series string) string {
-	sum := `sum by (instance, device, ` + by + `) (` + series + `{@}`
-	return `(` + sum + `) > ` + sum + ` offset 1m) unless ` + sum + ` offset 1m) > ` + sum + ` offset 5m))`
+	return sumOf(by, series+`{@}`) + ` > ` + before("1m", by, series) + notYet(by, series)
 }
 
-// begins is where a sum is above 0 that was not there in the hour before.
-func begins(by, series string) string {
-	sum := `sum by (instance, device, ` + by + `) (`
-	return `(` + sum + series + `{@}) > 0 unless ` + sum + `last_over_time(` + series + `{@}[1h] offset 1m)))`
+// counts is where a counter rises; what begins at once with a process is new, too,
+// whatever the one before it had.
+func counts(by, series string) string {
+	now := sumOf(by, series+`{@}`)
+	return `(` + now + ` > ` + before("1m", by, series) + ` or ` + now + ` > 0 and on (instance, device) time() - max by (instance, device) (gpumem_runtime_start_time_seconds{@}) < 60)` + notYet(by, series)
 }
+
+func notYet(by, series string) string {
+	return ` unless ` + before("1m", by, series) + ` > ` + before("5m", by, series)
+}
+
+func before(ago, by, series string) string {
+	return sumOf(by, `last_over_time(`+series+`{@}[5m] offset `+ago+`)`)
+}
+
+func sumOf(by, of string) string { return `sum by (instance, device, ` + by + `) (` + of + `)` }
 
 // largest leaves the n series that were highest within the time range, which are
 // told apart by the labels.
