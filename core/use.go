@@ -116,6 +116,14 @@ type Intent struct {
 	_      [24]byte // intents share no cache line
 }
 
+// The low bits of a round: somebody looks, the intent is open, and its ticket was claimed.
+const (
+	looking = 1 << iota
+	isOpen
+	claimed
+	nextRound
+)
+
 // idShare is how many numbers an intent takes at a time.
 const idShare = 256
 
@@ -193,6 +201,16 @@ func (in *Intent) ascending() bool {
 	return true
 }
 
+// Writes reports whether the launch declares to write a block.
+func (in *Intent) Writes(g Generation) bool {
+	for i := range in.Uses { // by pointer: a tracing layer may be setting their spans
+		if u := &in.Uses[i]; u.Block.Generation == g {
+			return u.Access.Writes()
+		}
+	}
+	return false
+}
+
 // Recycle returns the intent to the pool, after it was ended or refused.
 func (in *Intent) Recycle() {
 	for i := range in.Uses {
@@ -200,13 +218,31 @@ func (in *Intent) Recycle() {
 		*u = PreparedUse{}
 	}
 	in.Uses, in.Waited = in.Uses[:0], in.Waited[:0]
-	in.Launch, in.CrossStream, in.Context, in.Handle, in.Trace, in.Guard = "", false, nil, nil, nil, nil
+	in.Launch, in.CrossStream, in.Context, in.Handle, in.Trace = "", false, nil, nil, nil
 	intents.Put(in)
 }
 
 // Ticket returns the proof that owner opened the intent.
 func (in *Intent) Ticket(owner Resource) Ticket {
-	return Ticket{owner: owner, intent: in, round: in.round.Add(2)}
+	return Ticket{owner: owner, intent: in, round: in.round.Add(isOpen)}
+}
+
+// WhileOpen calls look and reports true, or reports false if the intent is not open, or who ends it has
+// claimed that. The end of the launch waits for look to return: it must not block and must call
+// nothing of the launch's ticket. Of several callers one looks at a time. It may be called at any time.
+func (in *Intent) WhileOpen(look func()) bool {
+	for {
+		switch round := in.round.Load(); {
+		case round&(isOpen|claimed) != isOpen:
+			return false
+		case round&looking != 0:
+			runtime.Gosched()
+		case in.round.CompareAndSwap(round, round|looking):
+			look()
+			in.round.Store(round)
+			return true
+		}
+	}
 }
 
 // Ticket is the caller's proof of an open intent. It is used once, with
@@ -243,20 +279,17 @@ func (t Ticket) Context(ctx context.Context) context.Context {
 }
 
 // IsOpen reports whether the ticket has not been ended.
-func (t Ticket) IsOpen() bool { return t.intent != nil && t.intent.round.Load()&^1 == t.round }
+func (t Ticket) IsOpen() bool { return t.intent != nil && t.intent.round.Load()&^looking == t.round }
 
-// WhileOpen calls look with the intent and reports true, or reports false if the
-// ticket has been ended, which whoever ends it waits with for look to return. So
-// a layer can tell which of several callers ends a launch. look must not block
-// and must call nothing of this ticket; of several callers one looks at a time.
-func (t Ticket) WhileOpen(look func(*Intent)) bool {
-	if t.intent == nil || !t.swap(t.round+1) {
-		return false
-	}
-	look(t.intent)
-	t.intent.round.Store(t.round)
-	return true
+// Claim spends the ticket and returns another one for the same launch, or reports false if it was
+// spent before. So a layer can tell which of several callers ends a launch: the one that gets it.
+func (t Ticket) Claim() (Ticket, bool) {
+	other := Ticket{owner: t.owner, intent: t.intent, round: t.round + nextRound | claimed}
+	return other, t.intent != nil && t.swap(other.round)
 }
+
+// Disclaim makes the ticket good again that Claim has spent for the other one, unless that was spent.
+func (t Ticket) Disclaim(other Ticket) { other.swap(t.round) }
 
 // swap makes the round another one if the ticket is open, as soon as no look is under way.
 func (t Ticket) swap(round uint64) bool {
@@ -277,7 +310,7 @@ func (t Ticket) End(owner Resource, op string) (*Intent, error) {
 		return nil, &StreamMisuseError{Op: op, Reason: "the ticket is empty: end with the ticket that PrepareUse returned"}
 	case t.owner != owner:
 		return nil, &StreamMisuseError{Op: op, Reason: "the ticket belongs to another runtime: end it where it was prepared"}
-	case !t.swap(t.round + 2):
+	case !t.swap(t.round&^(isOpen|claimed) + nextRound):
 		return nil, &StreamMisuseError{Op: op, Reason: "the ticket was ended before: each ticket is finished or aborted once"}
 	}
 	return t.intent, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -19,7 +20,7 @@ import (
 // the blocks that know of it drop it when somebody looks at them.
 func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	for {
-		ticket, ended, err := r.prepare(&req)
+		ticket, ended, err := r.prepare(ctx, &req)
 		if ended == nil || !req.Wait {
 			return ticket, err
 		}
@@ -39,7 +40,7 @@ func (r *tracker) PassesUses() (core.Resource, quick.Uses) { return r.owner, r }
 
 // prepare is one attempt. If a conflicting launch is in the way it also
 // returns the channel that is closed when that one ends.
-func (r *tracker) prepare(req *core.UseRequest) (core.Ticket, <-chan struct{}, error) {
+func (r *tracker) prepare(ctx context.Context, req *core.UseRequest) (core.Ticket, <-chan struct{}, error) {
 	s, err := r.streams.table.enterUncaptured("PrepareUse", req.Stream)
 	if err != nil {
 		return core.Ticket{}, nil, err
@@ -57,13 +58,18 @@ func (r *tracker) prepare(req *core.UseRequest) (core.Ticket, <-chan struct{}, e
 		return core.Ticket{}, nil, err
 	}
 	in.Handle = p
-	ended, err := r.announceOnBlocks(in, p)
+	watch, _ := req.OwnWork.(*path.Watch)
+	ended, err := r.announceOnBlocks(in, p, watch)
 	if err == nil {
 		err = p.Fence(in)
 	}
 	if err != nil {
 		p.Withdraw()
-		r.endLaunch(in)
+		r.releaseCompleted(r.endPoint(in))
+		if watch != nil {
+			watch.Withdraw(ctx, in)
+		}
+		in.Recycle()
 		return core.Ticket{}, ended, err
 	}
 	if r.oracle != nil {
@@ -120,13 +126,18 @@ func (r *tracker) tellEnd(in *core.Intent) {
 // waited for. If a conflicting launch is in the way it also returns the channel that
 // is closed when that one ends. After an error the blocks that know of the
 // launch will find it withdrawn.
-func (r *tracker) announceOnBlocks(in *core.Intent, p *fence.Point) (<-chan struct{}, error) {
+func (r *tracker) announceOnBlocks(in *core.Intent, p *fence.Point, watch *path.Watch) (<-chan struct{}, error) {
 	for i := range in.Uses {
 		u := &in.Uses[i]
 		b, err := r.streams.table.find("PrepareUse", u.Block, in.Stream)
 		if err != nil {
 			p.ReleaseMany(int32(len(in.Uses) - i))
 			return nil, err
+		}
+		if watch != nil && !watch.Announce(in, u, &b.Record) {
+			b.mu.Unlock()
+			p.ReleaseMany(int32(len(in.Uses) - i))
+			return nil, path.ErrDeclined
 		}
 		needed, holder := b.history.Announce(p, u.Access, i)
 		if holder != nil {
