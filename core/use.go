@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // Use declares what a launch does with one block.
@@ -53,6 +54,8 @@ type UseRequest struct {
 	// Span is set by a tracing layer: the launch's span, or if that is not sampled
 	// the caller's, in whose trace a finding about the launch is told.
 	Span SpanContext
+	// Began is set by the first layer that reads the clock, for those below; leave it zero.
+	Began monotime.Instant
 }
 
 // PreparedUse is one block of an open intent.
@@ -93,12 +96,15 @@ type Intent struct {
 	ID     uint64
 	Stream StreamID
 	Launch string
+	// Began is the request's.
+	Began monotime.Instant
 	// Uses are sorted by generation, each block once.
 	Uses []PreparedUse
 	// Waited lists the waits that were queued.
 	Waited []Waited
-	// CrossStream is set if a block was last written on another stream.
-	CrossStream bool
+	// CrossStream is set if a block was last written on another stream, Blocked if
+	// PrepareUse waited for another launch to end.
+	CrossStream, Blocked bool
 	// Context is what the launch function gets, if a layer replaced it: it
 	// carries the launch's span.
 	Context context.Context
@@ -143,7 +149,7 @@ var intents = sync.Pool{New: func() any { return new(Intent) }}
 // pointers into it, is kept under the first of them.
 func OpenIntent(owner Resource, r *UseRequest) (*Intent, error) {
 	in := intents.Get().(*Intent)
-	in.ID, in.Stream, in.Launch = in.nextID(), r.Stream, names.Bound(r.Launch)
+	in.ID, in.Stream, in.Launch, in.Began = in.nextID(), r.Stream, names.Bound(r.Launch), r.Began
 	in.Uses = slices.Grow(in.Uses, len(r.Uses))[:len(r.Uses)] // all zero, see Recycle
 	ordinal, n := owner.Ordinal(), 0
 	for i := range r.Uses {
@@ -218,7 +224,7 @@ func (in *Intent) Recycle() {
 		*u = PreparedUse{}
 	}
 	in.Uses, in.Waited = in.Uses[:0], in.Waited[:0]
-	in.Launch, in.CrossStream, in.Context, in.Handle, in.Trace = "", false, nil, nil, nil
+	in.Launch, in.CrossStream, in.Blocked, in.Context, in.Handle, in.Trace = "", false, false, nil, nil, nil
 	intents.Put(in)
 }
 

@@ -19,9 +19,12 @@ import (
 // and then queues the waits. If one block refuses, the launch is withdrawn, and
 // the blocks that know of it drop it when somebody looks at them.
 func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
-	for {
+	for blocked := false; ; blocked = true {
 		ticket, ended, err := r.prepare(ctx, &req)
 		if ended == nil || !req.Wait {
+			if blocked && err == nil {
+				ticket.Intent().Blocked = true
+			}
 			return ticket, err
 		}
 		if r.backlog.n.Load() > 0 { // it may be what is in the way, and no reaper be running

@@ -78,7 +78,10 @@ func (r *Resource) open(in *core.Intent) *openLaunch {
 		r.launches.enter(o)
 	}
 	if o.id != in.ID {
-		o.id, o.at, o.began = in.ID, monotime.Now(), r.launches.now()
+		o.id, o.at, o.began = in.ID, in.Began, r.launches.now()
+		if o.at == 0 {
+			o.at = monotime.Now()
+		}
 		o.note = r.ledger.Pack(in.ID, in.Launch, in.Stream, 0, o.at)
 		o.known, o.given, o.guarded, o.unwritten = o.known[:0], o.given[:0], false, false
 	}
