@@ -119,7 +119,7 @@ type Intent struct {
 	// lastID is the newest number that was taken of the intent's share of
 	// them: a counter for all would be written by every launch of the process.
 	lastID uint64
-	_      [24]byte // intents share no cache line
+	_      [16]byte // intents share no cache line
 }
 
 // The low bits of a round: somebody looks, the intent is open, and its ticket was claimed.
@@ -149,8 +149,17 @@ var intents = sync.Pool{New: func() any { return new(Intent) }}
 // pointers into it, is kept under the first of them.
 func OpenIntent(owner Resource, r *UseRequest) (*Intent, error) {
 	in := intents.Get().(*Intent)
+	if err := in.Open(owner, r); err != nil {
+		intents.Put(in)
+		return nil, err
+	}
+	return in, nil
+}
+
+// Open is OpenIntent with an intent that its owner has for itself, and that is closed.
+func (in *Intent) Open(owner Resource, r *UseRequest) error {
 	in.ID, in.Stream, in.Launch, in.Began = in.nextID(), r.Stream, names.Bound(r.Launch), r.Began
-	in.Uses = slices.Grow(in.Uses, len(r.Uses))[:len(r.Uses)] // all zero, see Recycle
+	in.Uses = slices.Grow(in.Uses, len(r.Uses))[:len(r.Uses)] // all zero, see Close
 	ordinal, n := owner.Ordinal(), 0
 	for i := range r.Uses {
 		u := &r.Uses[i]
@@ -158,15 +167,15 @@ func OpenIntent(owner Resource, r *UseRequest) (*Intent, error) {
 			continue
 		}
 		if !u.Access.Valid() || u.Block.Ordinal != ordinal {
-			in.Recycle()
-			return nil, useError(ordinal, u, r.Stream)
+			in.Close()
+			return useError(ordinal, u, r.Stream)
 		}
 		in.Uses[n].Block, in.Uses[n].Access = u.Block, u.Access
 		n++
 	}
 	in.Uses = in.Uses[:n]
 	in.merge()
-	return in, nil
+	return nil
 }
 
 // useError is why a use is refused.
@@ -219,13 +228,19 @@ func (in *Intent) Writes(g Generation) bool {
 
 // Recycle returns the intent to the pool, after it was ended or refused.
 func (in *Intent) Recycle() {
+	in.Close()
+	in.Handle = nil
+	intents.Put(in)
+}
+
+// Close clears an intent that was ended or refused, but for Handle, for its owner to open it again.
+func (in *Intent) Close() {
 	for i := range in.Uses {
 		u := &in.Uses[i] // most have one, for which a call to clear takes longer
 		*u = PreparedUse{}
 	}
 	in.Uses, in.Waited = in.Uses[:0], in.Waited[:0]
-	in.Launch, in.CrossStream, in.Blocked, in.Context, in.Handle, in.Trace = "", false, false, nil, nil, nil
-	intents.Put(in)
+	in.Launch, in.CrossStream, in.Blocked, in.Context, in.Trace = "", false, false, nil, nil
 }
 
 // Ticket returns the proof that owner opened the intent.

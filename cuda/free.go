@@ -75,7 +75,7 @@ func (r *tracker) endLaunch(in *core.Intent) { r.releaseCompleted(r.endIntent(in
 // endIntent is endLaunch, but returns what is to be released.
 func (r *tracker) endIntent(in *core.Intent) (done *reapBatch) {
 	done = r.endPoint(in)
-	in.Recycle()
+	launchOf(in).keep()
 	return done
 }
 

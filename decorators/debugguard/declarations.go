@@ -54,8 +54,9 @@ func (r *Resource) refuse(ctx context.Context, req *core.UseRequest) error {
 	if err := r.sealedUses(ctx, req); err != nil || r.Mode() == Off || !r.cfg.Advanced.Refuse {
 		return err
 	}
-	var few [8]knownUse
-	o := openLaunch{known: few[:0]}
+	var known [8]knownUse
+	var extents [8]extent
+	o := openLaunch{known: known[:0], extents: extents[:0]}
 	for i := range req.Uses {
 		u := &req.Uses[i]
 		rec := r.glance(u.Block)
@@ -65,12 +66,13 @@ func (r *Resource) refuse(ctx context.Context, req *core.UseRequest) error {
 		if rec.State() == core.Live && rec.Unwritten() && u.Access == core.Read && !writes(req.Uses, u.Block.Generation) {
 			return r.reportUnwritten(rec, u.Block, core.UseRecord{Launch: names.Bound(req.Launch), Stream: req.Stream, Access: u.Access})
 		}
-		o.known = append(o.known, knownUse{rec: rec, generation: u.Block.Generation, ptr: rec.Ptr, bytes: rec.Bytes})
+		o.known = append(o.known, knownUse{rec: rec, generation: u.Block.Generation})
 		rec.Unlock()
 	}
 	if len(req.Pointers) == 0 {
 		return nil
 	}
+	o.measure()
 	return r.checkPointers(&o, req)
 }
 
@@ -107,13 +109,24 @@ func (r *Resource) suspectWords(o *openLaunch, req *core.UseRequest) {
 // declares reports whether an address lies in a block that the launch declares, or is its end. The
 // search begins at the one that the last was in: pointers mostly come in the order of the uses.
 func (o *openLaunch) declares(ptr uint64, at *int) bool {
-	for range o.known {
-		if h := &o.known[*at]; ptr-h.ptr <= h.bytes {
+	for range o.extents {
+		if e := &o.extents[*at]; ptr-e.ptr <= e.bytes {
 			return true
 		}
-		*at = (*at + 1) % len(o.known)
+		*at = (*at + 1) % len(o.extents)
 	}
 	return false
+}
+
+// measure notes where the known blocks of the launch lie.
+func (o *openLaunch) measure() {
+	o.extents = o.extents[:0]
+	for _, h := range o.known {
+		if h.rec.Lock(h.generation) {
+			o.extents = append(o.extents, extent{h.rec.Ptr, h.rec.Bytes})
+			h.rec.Unlock()
+		}
+	}
 }
 
 // undeclared reports a pointer that lies in a live block which the launch does

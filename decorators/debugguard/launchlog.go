@@ -131,7 +131,8 @@ func (e *launchRecord) fill(o *openLaunch, span core.SpanRef) {
 	u, in := &e.use, o.in
 	u.LaunchID, u.Launch, u.Stream = in.ID, in.Launch, in.Stream
 	u.Span, u.Caller, u.Time, u.Access = span, o.caller, time.Time{}, 0
-	e.blocks, u.Tags = [4]core.Generation{}, in.FirstTags()
+	e.blocks = [4]core.Generation{}
+	in.FirstTags(&u.Tags)
 	for i := range in.Uses {
 		if i < len(e.blocks) {
 			e.blocks[i] = in.Uses[i].Block.Generation

@@ -18,8 +18,10 @@ type openLaunch struct {
 	below any
 	// id is the number of the launch that it is of.
 	id uint64
-	// note is a use by the launch, caller the span in which it was prepared.
-	note   ledger.Use
+	// note is a use by the launch, with the number of its name.
+	note ledger.Use
+	name string
+	// caller is the span in which it was prepared.
 	caller core.SpanContext
 	// at and began are when and at which tick it was prepared.
 	at    monotime.Instant
@@ -30,6 +32,8 @@ type openLaunch struct {
 	// is, and unwritten if one of them is read before it was written.
 	known              []knownUse
 	guarded, unwritten bool
+	// extents are where the known blocks lie, if that was asked.
+	extents []extent
 	// given are those that it was given a pointer into and does not declare.
 	given []knownUse
 }
@@ -39,9 +43,11 @@ type openLaunch struct {
 type knownUse struct {
 	rec        *ledger.Record
 	generation core.Generation
-	ptr, bytes uint64
 	unwritten  bool // before the launch, which reads it
 }
+
+// extent is where a block lies.
+type extent struct{ ptr, bytes uint64 }
 
 func (h *knownUse) guarded() bool { return h.rec.Guard != nil }
 
@@ -82,7 +88,10 @@ func (r *Resource) open(in *core.Intent) *openLaunch {
 		if o.at == 0 {
 			o.at = monotime.Now()
 		}
-		o.note = r.ledger.Pack(in.ID, in.Launch, in.Stream, 0, o.at)
+		if o.name != in.Launch { // most launches of a stream follow one of the same name
+			o.name, o.note = in.Launch, r.ledger.Pack(0, in.Launch, 0, 0, 0)
+		}
+		o.note = o.note.By(in.ID, in.Stream, o.at)
 		o.known, o.given, o.guarded, o.unwritten = o.known[:0], o.given[:0], false, false
 	}
 	return o
@@ -110,7 +119,7 @@ func (r *Resource) announce(in *core.Intent, u *core.PreparedUse, of *path.Recor
 	unwritten := rec.ReadsUnwritten(u.Access)
 	o.unwritten = o.unwritten || unwritten
 	rec.Note(o.note.As(u.Access))
-	o.known = append(o.known, knownUse{rec, g, rec.Ptr, rec.Bytes, unwritten})
+	o.known = append(o.known, knownUse{rec, g, unwritten})
 	return true
 }
 

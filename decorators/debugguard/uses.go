@@ -82,6 +82,7 @@ func (r *Resource) examine(ctx context.Context, req *core.UseRequest, t core.Tic
 	if o.unwritten {
 		r.readsUnwritten(o)
 	}
+	o.measure()
 	if len(req.Pointers) > 0 && !r.cfg.Advanced.Refuse {
 		_ = r.checkPointers(o, req) // prepared: the errors are the findings'
 	}
