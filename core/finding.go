@@ -117,25 +117,25 @@ type UseRecord struct {
 	Tags [4]Tag
 }
 
-// FirstTags are the tags of the intent's blocks as [UseRecord] keeps them: each
-// once, and no more than the first few.
-func (in *Intent) FirstTags() (tags [4]Tag) {
-	if len(in.Uses) == 1 { // of most launches, and each of them asks
-		tags[0] = in.Uses[0].Tag
-		return tags
-	}
+// FirstTags sets tags to those of the intent's blocks as [UseRecord] keeps them: each
+// once, and no more than the first few. It writes no more than it must.
+func (in *Intent) FirstTags(tags *[4]Tag) {
 	n := 0
 	for i := range in.Uses {
 		tag := in.Uses[i].Tag
-		if slices.Contains(tags[:n], tag) {
+		if n > 0 && slices.Contains(tags[:n], tag) {
 			continue
 		}
-		if tags[n] = tag; n == len(tags)-1 {
-			break
+		tags[n] = tag
+		if n++; n == len(tags) {
+			return
 		}
-		n++
 	}
-	return tags
+	for ; n < len(tags); n++ {
+		if tags[n] != "" {
+			tags[n] = ""
+		}
+	}
 }
 
 // String is the finding's text with kind, victim and stacks, on several

@@ -84,10 +84,13 @@ func (r *Runtime) prepareUse(ctx context.Context, req *UseRequest) (Ticket, erro
 		return Ticket{}, err
 	}
 	t, err := r.resource.PrepareUse(ctx, *req)
-	if err == nil && r.closed.Load() { // while it waited
+	switch {
+	case err != nil:
+		return t, r.observe("PrepareUse", err)
+	case r.closed.Load(): // while it waited
 		return Ticket{}, errors.Join(r.admitReturn("PrepareUse"), r.resource.AbortUse(context.WithoutCancel(ctx), t))
 	}
-	return t, r.observe("PrepareUse", err)
+	return t, nil
 }
 
 // FinishUse closes the intent of a launch that was enqueued; see
@@ -96,7 +99,10 @@ func (r *Runtime) FinishUse(ctx context.Context, t Ticket) error {
 	if r == nil {
 		return missingRuntime("FinishUse")
 	}
-	return r.observe("FinishUse", r.resource.FinishUse(ctx, t))
+	if err := r.resource.FinishUse(ctx, t); err != nil {
+		return r.observe("FinishUse", err)
+	}
+	return nil
 }
 
 // AbortUse closes the intent of a launch that was not enqueued.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func openIntent(t *testing.T, owner core.Resource, uses ...core.Use) *core.Intent {
@@ -45,7 +47,8 @@ func TestZeroTicket(t *testing.T) {
 		t.Errorf("the zero ticket has the intent %+v", zero.Intent())
 	}
 	mustBe(t, "its context", zero.Context(t.Context()), t.Context())
-	mustBe(t, "whether it was looked at", zero.WhileOpen(func(*core.Intent) { t.Error("looked at nothing") }), false)
+	_, claimed := zero.Claim()
+	mustBe(t, "whether it was claimed", claimed, false)
 }
 
 // A recycled intent serves another launch; the ticket of the first must not
@@ -86,29 +89,45 @@ func TestOfConcurrentEndsExactlyOneWins(t *testing.T) {
 	}
 }
 
-// Whoever looks at an open launch sees that launch, however many try to end it and
-// although its intent serves others at once.
-func TestHammerWhoLooksHoldsUpTheEnd(t *testing.T) {
+// A look at an open launch sees that launch, however many try to end it and although its
+// intent serves others at once; and none sees a launch whose ticket was claimed.
+func TestHammerALookHoldsUpTheEnd(t *testing.T) {
 	owner := coretest.NewFake(0)
 	var group sync.WaitGroup
 	var looks atomic.Int32
 	for range 4 {
 		group.Go(func() {
-			for range 500 {
+			for i := range 500 {
 				in := openIntent(t, owner)
-				ticket, id := in.Ticket(owner), in.ID
-				in.Guard = id
+				in.Handle = in.ID
+				ticket := in.Ticket(owner)
 				var won atomic.Int32
 				var all sync.WaitGroup
 				for range 3 {
 					all.Go(func() {
-						ticket.WhileOpen(func(in *core.Intent) {
+						in.WhileOpen(func() {
 							looks.Add(1)
-							if in.Guard != any(id) {
-								t.Errorf("looked at launch %v through the ticket of launch %d", in.Guard, id)
+							if in.Handle != any(in.ID) {
+								t.Errorf("looked at launch %v through the intent of launch %d", in.Handle, in.ID)
 							}
 						})
-						if in, err := ticket.End(owner, "FinishUse"); err == nil {
+						own, ok := ticket.Claim()
+						if !ok {
+							_, err := ticket.End(owner, "FinishUse")
+							expect.Error(t, err, core.ErrStreamMisuse, "the end of a ticket that another call has claimed")
+							return
+						}
+						if in.WhileOpen(func() {}) {
+							t.Error("looked at a launch that is being ended")
+						}
+						if i%2 == 0 {
+							if another, ok := own.Claim(); ok { // as a second layer does
+								own = another
+							} else {
+								t.Error("a claimed ticket cannot be claimed")
+							}
+						}
+						if in, err := own.End(owner, "FinishUse"); err == nil {
 							won.Add(1)
 							in.Recycle()
 						}
@@ -116,7 +135,7 @@ func TestHammerWhoLooksHoldsUpTheEnd(t *testing.T) {
 				}
 				all.Wait()
 				mustBe(t, "number of ends that won", won.Load(), int32(1))
-				mustBe(t, "whether an ended ticket was looked at", ticket.WhileOpen(func(*core.Intent) {}), false)
+				mustBe(t, "whether an ended ticket is open", ticket.IsOpen(), false)
 			}
 		})
 	}
@@ -124,6 +143,23 @@ func TestHammerWhoLooksHoldsUpTheEnd(t *testing.T) {
 	if looks.Load() < 2000 {
 		t.Errorf("%d looks at 2000 launches", looks.Load())
 	}
+}
+
+func TestADisclaimedTicketEndsItsLaunch(t *testing.T) {
+	owner, other := coretest.NewFake(0), coretest.NewFake(0)
+	ticket := openIntent(t, owner).Ticket(owner)
+	own, ok := ticket.Claim()
+	mustBe(t, "whether it was claimed", ok, true)
+	mustBe(t, "whether a claimed ticket is open", ticket.IsOpen(), false)
+	_, err := own.End(other, "FinishUse")
+	expect.Error(t, err, core.ErrStreamMisuse, "another owner's ticket")
+	ticket.Disclaim(own)
+	mustBe(t, "whether it is open again", ticket.IsOpen() && ticket.Intent().WhileOpen(func() {}), true)
+	in, err := ticket.End(owner, "FinishUse")
+	must.Do(t, err)
+	ticket.Disclaim(own) // too late
+	mustBe(t, "whether it is open", ticket.IsOpen() || own.IsOpen(), false)
+	in.Recycle()
 }
 
 func TestOpenIntentSortsAndFolds(t *testing.T) {
@@ -161,7 +197,7 @@ func TestRecycledIntentIsClean(t *testing.T) {
 	owner := coretest.NewFake(0)
 	in := openIntent(t, owner, core.Use{Block: core.BlockID{Ptr: 64, Generation: 1}, Access: core.Read})
 	seen := map[uint64]bool{in.ID: true}
-	in.Uses[0].Handle, in.Handle, in.Trace, in.Guard, in.Context, in.CrossStream = owner, owner, owner, owner, t.Context(), true
+	in.Uses[0].Handle, in.Handle, in.Trace, in.Context, in.CrossStream = owner, owner, owner, t.Context(), true
 	in.Waited = append(in.Waited, core.Waited{Stream: 9})
 	in.Recycle()
 	for range 100 { // the pool may hand out others first
@@ -170,7 +206,7 @@ func TestRecycledIntentIsClean(t *testing.T) {
 			t.Fatalf("a second launch has the number %d", again.ID)
 		}
 		seen[again.ID] = true
-		if len(again.Uses)+len(again.Waited) != 0 || again.Handle != nil || again.Trace != nil || again.Guard != nil || again.Context != nil || again.CrossStream {
+		if len(again.Uses)+len(again.Waited) != 0 || again.Handle != nil || again.Trace != nil || again.Context != nil || again.CrossStream {
 			t.Fatalf("a new intent holds something of an older one: %+v", again)
 		}
 	}

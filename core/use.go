@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // Use declares what a launch does with one block.
@@ -53,6 +54,8 @@ type UseRequest struct {
 	// Span is set by a tracing layer: the launch's span, or if that is not sampled
 	// the caller's, in whose trace a finding about the launch is told.
 	Span SpanContext
+	// Began is set by the first layer that reads the clock, for those below; leave it zero.
+	Began monotime.Instant
 }
 
 // PreparedUse is one block of an open intent.
@@ -93,12 +96,15 @@ type Intent struct {
 	ID     uint64
 	Stream StreamID
 	Launch string
+	// Began is the request's.
+	Began monotime.Instant
 	// Uses are sorted by generation, each block once.
 	Uses []PreparedUse
 	// Waited lists the waits that were queued.
 	Waited []Waited
-	// CrossStream is set if a block was last written on another stream.
-	CrossStream bool
+	// CrossStream is set if a block was last written on another stream, Blocked if
+	// PrepareUse waited for another launch to end.
+	CrossStream, Blocked bool
 	// Context is what the launch function gets, if a layer replaced it: it
 	// carries the launch's span.
 	Context context.Context
@@ -113,8 +119,16 @@ type Intent struct {
 	// lastID is the newest number that was taken of the intent's share of
 	// them: a counter for all would be written by every launch of the process.
 	lastID uint64
-	_      [24]byte // intents share no cache line
+	_      [16]byte // intents share no cache line
 }
+
+// The low bits of a round: somebody looks, the intent is open, and its ticket was claimed.
+const (
+	looking = 1 << iota
+	isOpen
+	claimed
+	nextRound
+)
 
 // idShare is how many numbers an intent takes at a time.
 const idShare = 256
@@ -135,8 +149,17 @@ var intents = sync.Pool{New: func() any { return new(Intent) }}
 // pointers into it, is kept under the first of them.
 func OpenIntent(owner Resource, r *UseRequest) (*Intent, error) {
 	in := intents.Get().(*Intent)
-	in.ID, in.Stream, in.Launch = in.nextID(), r.Stream, names.Bound(r.Launch)
-	in.Uses = slices.Grow(in.Uses, len(r.Uses))[:len(r.Uses)] // all zero, see Recycle
+	if err := in.Open(owner, r); err != nil {
+		intents.Put(in)
+		return nil, err
+	}
+	return in, nil
+}
+
+// Open is OpenIntent with an intent that its owner has for itself, and that is closed.
+func (in *Intent) Open(owner Resource, r *UseRequest) error {
+	in.ID, in.Stream, in.Launch, in.Began = in.nextID(), r.Stream, names.Bound(r.Launch), r.Began
+	in.Uses = slices.Grow(in.Uses, len(r.Uses))[:len(r.Uses)] // all zero, see Close
 	ordinal, n := owner.Ordinal(), 0
 	for i := range r.Uses {
 		u := &r.Uses[i]
@@ -144,15 +167,15 @@ func OpenIntent(owner Resource, r *UseRequest) (*Intent, error) {
 			continue
 		}
 		if !u.Access.Valid() || u.Block.Ordinal != ordinal {
-			in.Recycle()
-			return nil, useError(ordinal, u, r.Stream)
+			in.Close()
+			return useError(ordinal, u, r.Stream)
 		}
 		in.Uses[n].Block, in.Uses[n].Access = u.Block, u.Access
 		n++
 	}
 	in.Uses = in.Uses[:n]
 	in.merge()
-	return in, nil
+	return nil
 }
 
 // useError is why a use is refused.
@@ -193,20 +216,54 @@ func (in *Intent) ascending() bool {
 	return true
 }
 
+// Writes reports whether the launch declares to write a block.
+func (in *Intent) Writes(g Generation) bool {
+	for i := range in.Uses { // by pointer: a tracing layer may be setting their spans
+		if u := &in.Uses[i]; u.Block.Generation == g {
+			return u.Access.Writes()
+		}
+	}
+	return false
+}
+
 // Recycle returns the intent to the pool, after it was ended or refused.
 func (in *Intent) Recycle() {
+	in.Close()
+	in.Handle = nil
+	intents.Put(in)
+}
+
+// Close clears an intent that was ended or refused, but for Handle, for its owner to open it again.
+func (in *Intent) Close() {
 	for i := range in.Uses {
 		u := &in.Uses[i] // most have one, for which a call to clear takes longer
 		*u = PreparedUse{}
 	}
 	in.Uses, in.Waited = in.Uses[:0], in.Waited[:0]
-	in.Launch, in.CrossStream, in.Context, in.Handle, in.Trace, in.Guard = "", false, nil, nil, nil, nil
-	intents.Put(in)
+	in.Launch, in.CrossStream, in.Blocked, in.Context, in.Trace = "", false, false, nil, nil
 }
 
 // Ticket returns the proof that owner opened the intent.
 func (in *Intent) Ticket(owner Resource) Ticket {
-	return Ticket{owner: owner, intent: in, round: in.round.Add(2)}
+	return Ticket{owner: owner, intent: in, round: in.round.Add(isOpen)}
+}
+
+// WhileOpen calls look and reports true, or reports false if the intent is not open, or who ends it has
+// claimed that. The end of the launch waits for look to return: it must not block and must call
+// nothing of the launch's ticket. Of several callers one looks at a time. It may be called at any time.
+func (in *Intent) WhileOpen(look func()) bool {
+	for {
+		switch round := in.round.Load(); {
+		case round&(isOpen|claimed) != isOpen:
+			return false
+		case round&looking != 0:
+			runtime.Gosched()
+		case in.round.CompareAndSwap(round, round|looking):
+			look()
+			in.round.Store(round)
+			return true
+		}
+	}
 }
 
 // Ticket is the caller's proof of an open intent. It is used once, with
@@ -243,20 +300,17 @@ func (t Ticket) Context(ctx context.Context) context.Context {
 }
 
 // IsOpen reports whether the ticket has not been ended.
-func (t Ticket) IsOpen() bool { return t.intent != nil && t.intent.round.Load()&^1 == t.round }
+func (t Ticket) IsOpen() bool { return t.intent != nil && t.intent.round.Load()&^looking == t.round }
 
-// WhileOpen calls look with the intent and reports true, or reports false if the
-// ticket has been ended, which whoever ends it waits with for look to return. So
-// a layer can tell which of several callers ends a launch. look must not block
-// and must call nothing of this ticket; of several callers one looks at a time.
-func (t Ticket) WhileOpen(look func(*Intent)) bool {
-	if t.intent == nil || !t.swap(t.round+1) {
-		return false
-	}
-	look(t.intent)
-	t.intent.round.Store(t.round)
-	return true
+// Claim spends the ticket and returns another one for the same launch, or reports false if it was
+// spent before. So a layer can tell which of several callers ends a launch: the one that gets it.
+func (t Ticket) Claim() (Ticket, bool) {
+	other := Ticket{owner: t.owner, intent: t.intent, round: t.round + nextRound | claimed}
+	return other, t.intent != nil && t.swap(other.round)
 }
+
+// Disclaim makes the ticket good again that Claim has spent for the other one, unless that was spent.
+func (t Ticket) Disclaim(other Ticket) { other.swap(t.round) }
 
 // swap makes the round another one if the ticket is open, as soon as no look is under way.
 func (t Ticket) swap(round uint64) bool {
@@ -277,7 +331,7 @@ func (t Ticket) End(owner Resource, op string) (*Intent, error) {
 		return nil, &StreamMisuseError{Op: op, Reason: "the ticket is empty: end with the ticket that PrepareUse returned"}
 	case t.owner != owner:
 		return nil, &StreamMisuseError{Op: op, Reason: "the ticket belongs to another runtime: end it where it was prepared"}
-	case !t.swap(t.round + 2):
+	case !t.swap(t.round&^(isOpen|claimed) + nextRound):
 		return nil, &StreamMisuseError{Op: op, Reason: "the ticket was ended before: each ticket is finished or aborted once"}
 	}
 	return t.intent, nil

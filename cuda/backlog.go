@@ -188,22 +188,22 @@ func (r *tracker) backlogUse(s *stream, id core.BlockID, lease core.StreamID) (b
 	if cause == nil {
 		return false, nil
 	}
-	in, err := core.OpenIntent(r.owner, &core.UseRequest{Stream: lease, Launch: "recorded use", Uses: []core.Use{{Block: id, Access: core.ReadWrite}}})
+	l, err := s.openLaunch(r.owner, &core.UseRequest{Stream: lease, Launch: "recorded use", Uses: []core.Use{{Block: id, Access: core.ReadWrite}}})
 	if err != nil {
 		return true, err
 	}
-	if err := r.announceUse(s, in); err != nil {
-		in.Recycle()
+	if err := r.announceUse(l); err != nil {
+		l.keep()
 		return true, err
 	}
 	s.Enter() // until it is fenced
-	r.backlog.add(backlogEnd{in: in, recordedUse: true})
+	r.backlog.add(backlogEnd{in: &l.Intent, recordedUse: true})
 	return true, backlogError("RecordUse", lease, cause)
 }
 
-// announceUse announces the only use of in on its block.
-func (r *tracker) announceUse(s *stream, in *core.Intent) error {
-	u := &in.Uses[0]
+// announceUse announces the only use of l on its block.
+func (r *tracker) announceUse(l *launch) error {
+	in, u, s := &l.Intent, &l.Uses[0], l.on
 	p, pointErr := s.AnnounceRecordedUse(in)
 	b, err := r.streams.table.find("RecordUse", u.Block, in.Stream)
 	if err != nil { // freed meanwhile
@@ -218,7 +218,7 @@ func (r *tracker) announceUse(s *stream, in *core.Intent) error {
 		r.streams.table.poison(b)
 		return fence.Detail(pointErr, "the use could not be fenced: its block is poisoned and can be neither used nor reused until the device is reset")
 	}
-	in.Handle, u.Handle, u.Tag = p, b, b.core.Tag
+	l.point, u.Handle, u.Tag = p, b, b.core.Tag
 	b.history.AnnounceUndeclared(p, u.Access)
 	return nil
 }

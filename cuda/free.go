@@ -68,6 +68,13 @@ func (r *tracker) endLaunch(in *core.Intent) { r.releaseCompleted(r.endIntent(in
 
 // endIntent is endLaunch, but returns what is to be released.
 func (r *tracker) endIntent(in *core.Intent) (done *reapBatch) {
+	done = r.endPoint(in)
+	launchOf(in).keep()
+	return done
+}
+
+// endPoint is endIntent of an intent that is still needed.
+func (r *tracker) endPoint(in *core.Intent) (done *reapBatch) {
 	if watched := pointOf(in).End(); watched {
 		for i := range in.Uses {
 			if u := &in.Uses[i]; u.Handle != nil { // nil if an earlier block refused
@@ -75,7 +82,6 @@ func (r *tracker) endIntent(in *core.Intent) (done *reapBatch) {
 			}
 		}
 	}
-	in.Recycle()
 	return done
 }
 

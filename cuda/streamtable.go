@@ -316,7 +316,21 @@ func (t *streamTable) find(op string, id core.BlockID, stream core.StreamID) (*b
 		return nil, &core.StreamMisuseError{Op: op, Block: id, Stream: stream,
 			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, t.ordinal)}
 	}
-	b := t.lookup(id)
+	return t.lock(t.lookup(id), op, id, stream)
+}
+
+// findOn is find for work on s.
+func (t *streamTable) findOn(s *stream, op string, id core.BlockID, stream core.StreamID) (*block, error) {
+	if id.AllocStream == stream && id.Ordinal == t.ordinal {
+		if b := s.books.blocks.Load(id.Generation); b != nil {
+			return t.lock(b, op, id, stream)
+		}
+	}
+	return t.find(op, id, stream)
+}
+
+// lock locks a block that was found, if it was and is live.
+func (t *streamTable) lock(b *block, op string, id core.BlockID, stream core.StreamID) (*block, error) {
 	if b == nil {
 		return nil, &core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: core.Freed}
 	}
@@ -374,6 +388,8 @@ type stream struct {
 	// could not be ended. It changes under the stream's lock.
 	captured []*stream
 	stuck    atomic.Bool
+	// spareLaunch is what the next launch takes.
+	spareLaunch atomic.Pointer[launch]
 	// lease is the last id that the stream was leased under, 0 if none was.
 	lease atomic.Uint64
 	_     [64]byte

@@ -18,9 +18,12 @@ import (
 // and then queues the waits. If one block refuses, the launch is withdrawn, and
 // the blocks that know of it drop it when somebody looks at them.
 func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
-	for {
-		ticket, ended, err := r.prepare(&req)
+	for blocked := false; ; blocked = true {
+		ticket, ended, err := r.prepare(ctx, &req)
 		if ended == nil || !req.Wait {
+			if blocked && err == nil {
+				ticket.Intent().Blocked = true
+			}
 			return ticket, err
 		}
 		if r.backlog.n.Load() > 0 { // it may be what is in the way, and no reaper be running
@@ -39,31 +42,37 @@ func (r *tracker) PassesUses() (core.Resource, path.Uses) { return r.owner, r }
 
 // prepare is one attempt. If a conflicting launch is in the way it also
 // returns the channel that is closed when that one ends.
-func (r *tracker) prepare(req *core.UseRequest) (core.Ticket, <-chan struct{}, error) {
+func (r *tracker) prepare(ctx context.Context, req *core.UseRequest) (core.Ticket, <-chan struct{}, error) {
 	s, err := r.streams.table.enterUncaptured("PrepareUse", req.Stream)
 	if err != nil {
 		return core.Ticket{}, nil, err
 	}
-	in, err := core.OpenIntent(r.owner, req)
+	l, err := s.openLaunch(r.owner, req)
 	if err != nil {
 		s.Leave()
 		return core.Ticket{}, nil, err
 	}
+	in := &l.Intent
 	p, err := s.Announce(in)
 	if err != nil {
 		s.books.Fails.Add(1)
 		s.Leave()
-		in.Recycle()
+		l.keep()
 		return core.Ticket{}, nil, err
 	}
-	in.Handle = p
-	ended, err := r.announceOnBlocks(in, p)
+	l.point = p
+	watch, _ := req.OwnWork.(*path.Watch)
+	ended, err := r.announceOnBlocks(l, watch)
 	if err == nil {
 		err = p.Fence(in)
 	}
 	if err != nil {
 		p.Withdraw()
-		r.endLaunch(in)
+		r.releaseCompleted(r.endPoint(in))
+		if watch != nil {
+			watch.Withdraw(ctx, in)
+		}
+		l.keep()
 		return core.Ticket{}, ended, err
 	}
 	if r.oracle != nil {
@@ -120,13 +129,19 @@ func (r *tracker) tellEnd(in *core.Intent) {
 // waited for. If a conflicting launch is in the way it also returns the channel that
 // is closed when that one ends. After an error the blocks that know of the
 // launch will find it withdrawn.
-func (r *tracker) announceOnBlocks(in *core.Intent, p *fence.Point) (<-chan struct{}, error) {
+func (r *tracker) announceOnBlocks(l *launch, watch *path.Watch) (<-chan struct{}, error) {
+	in, p, s := &l.Intent, l.point, l.on
 	for i := range in.Uses {
 		u := &in.Uses[i]
-		b, err := r.streams.table.find("PrepareUse", u.Block, in.Stream)
+		b, err := r.streams.table.findOn(s, "PrepareUse", u.Block, in.Stream)
 		if err != nil {
 			p.ReleaseMany(int32(len(in.Uses) - i))
 			return nil, err
+		}
+		if watch != nil && !watch.Announce(in, u, &b.Record) {
+			b.mu.Unlock()
+			p.ReleaseMany(int32(len(in.Uses) - i))
+			return nil, path.ErrDeclined
 		}
 		needed, holder := b.history.Announce(p, u.Access, i)
 		if holder != nil {
@@ -314,11 +329,51 @@ func givenUpError(op string, id core.StreamID) error {
 	return &core.StreamMisuseError{Op: op, Stream: id, Reason: "the adopted stream was given up meanwhile: release its lease after its work is enqueued"}
 }
 
-// What prepare, announceOnBlocks and announceUse put into the handles of an intent, and nobody else looks
-// at. A ticket ends only at the resource that gave it, so they are of this package.
+// launch is an intent and what the tracker has of it. A stream keeps one for its next launch, and with it what
+// the layers above keep with its intent.
+type launch struct {
+	core.Intent
+	point *fence.Point
+	on    *stream
+	_     [48]byte // launches share no cache line
+}
+
+// launches are those that no stream keeps.
+var launches = sync.Pool{New: func() any {
+	l := new(launch)
+	l.Handle = l
+	return l
+}}
+
+// openLaunch opens an intent for a launch on the stream. Errors are those of [core.OpenIntent].
+func (s *stream) openLaunch(owner core.Resource, req *core.UseRequest) (*launch, error) {
+	l := s.spareLaunch.Swap(nil)
+	if l == nil {
+		l = launches.Get().(*launch)
+		l.on = s
+	}
+	if err := l.Open(owner, req); err != nil {
+		l.keep()
+		return nil, err
+	}
+	return l, nil
+}
+
+// keep closes the intent, for the stream's next launch.
+func (l *launch) keep() {
+	l.Close()
+	if l.point = nil; !l.on.spareLaunch.CompareAndSwap(nil, l) {
+		l.on = nil
+		launches.Put(l)
+	}
+}
+
+// A ticket ends only at the resource that gave it, so the handles of its intent are of this package.
+
+func launchOf(in *core.Intent) *launch { return in.Handle.(*launch) }
 
 // pointOf is the point of a launch.
-func pointOf(in *core.Intent) *fence.Point { return in.Handle.(*fence.Point) }
+func pointOf(in *core.Intent) *fence.Point { return launchOf(in).point }
 
 // blockOf is the record of a block that a launch uses.
 func blockOf(u *core.PreparedUse) *block { return u.Handle.(*block) }

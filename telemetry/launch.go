@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // launch is a traced launch between its prepare and its end; it is kept in
@@ -26,6 +27,119 @@ type launch struct {
 	attributes []attribute.KeyValue
 	// claimed is set by the one end that may close the span.
 	claimed atomic.Bool
+}
+
+// PrepareUse forwards, counts, and opens a [SpanLaunch] with a [SpanPrepare]
+// for each block. A launch without a span brings its caller's, so that what is found
+// later can be told there. Of the launches that are not traced, fail or have waited for another launch, one in
+// 16 on a stream is timed and stands for the others.
+func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.Ticket, err error) {
+	req.Began = monotime.Now()
+	below, as := r.tracing.admit(ctx, LevelLaunches, &req.Span)
+	switch {
+	case as.starts():
+		var span core.SpanRef
+		if t, span, err = r.prepare(below, req, as); err != nil {
+			return t, r.prepareFailed(ctx, &req, span, err)
+		}
+		r.calls.Note(oplog.OpPrepare, req.Stream, monotime.Now().Since(req.Began), span, nil)
+		return t, nil
+	case as == declined:
+		root := r.tracing.roots.decline(ctx)
+		req.Span = root.ref()
+		if t, err = r.upstream.PrepareUse(root, req); err == nil {
+			t.Intent().Trace = root
+			enclose(root, t)
+		}
+	default:
+		t, err = r.upstream.PrepareUse(below, req)
+	}
+	if err != nil {
+		return t, r.prepareFailed(ctx, &req, core.SpanRef{}, err)
+	}
+	if t.Intent().Blocked {
+		r.calls.Note(oplog.OpPrepare, req.Stream, monotime.Now().Since(req.Began), core.SpanRef{}, nil)
+	} else if !r.calls.Skip(oplog.OpPrepare, req.Stream) {
+		r.calls.NoteSample(oplog.OpPrepare, req.Stream, monotime.Now().Since(req.Began), core.SpanRef{}, nil)
+	}
+	return t, nil
+}
+
+func (r *Resource) prepareFailed(ctx context.Context, req *core.UseRequest, span core.SpanRef, err error) error {
+	took := monotime.Now().Since(req.Began)
+	if span.IsZero() {
+		span = r.tracing.failed(ctx, &oplog.Event{Op: oplog.OpPrepare, Stream: req.Stream, Launch: req.Launch, Duration: took, Err: err})
+	}
+	r.calls.Note(oplog.OpPrepare, req.Stream, took, span, err)
+	return err
+}
+
+// FinishUse forwards, counts, and closes the launch's span with a
+// [SpanFinish] for each block. The launch decides whether that is traced,
+// not ctx. It is timed as PrepareUse is; one that fails and is not timed counts as its stream's last.
+func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
+	return r.endUse(ctx, t, oplog.OpFinish)
+}
+
+// AbortUse forwards, counts, and closes the launch's span as aborted.
+func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
+	return r.endUse(ctx, t, oplog.OpAbort)
+}
+
+func (r *Resource) endUse(ctx context.Context, t core.Ticket, op oplog.Op) (err error) {
+	var traced *launch
+	var root *declinedRoot
+	stream := core.DefaultStream
+	if t.IsOpen() {
+		in := t.Intent()
+		stream = in.Stream // nothing of it can be read afterwards
+		if r.tracing != nil && in.Trace != nil {
+			traced = r.claim(in)
+			root, _ = in.Trace.(*declinedRoot)
+			if root != nil && root.of != r.tracing.roots {
+				root = nil // of another layer
+			}
+		}
+	}
+	var start monotime.Instant
+	skipped := traced == nil && r.calls.Skip(op, stream)
+	if !skipped {
+		start = monotime.Now()
+	}
+	switch {
+	case traced != nil:
+		err = traced.finish(ctx, r.upstream, t, op)
+	case op == oplog.OpFinish:
+		err = r.upstream.FinishUse(ctx, t)
+	default:
+		err = r.upstream.AbortUse(ctx, t)
+	}
+	if err == nil && root != nil {
+		root.done()
+	}
+	if skipped && err == nil {
+		return nil
+	}
+	var took time.Duration
+	if !skipped {
+		took = monotime.Now().Since(start)
+	}
+	var span core.SpanRef
+	switch {
+	case traced != nil:
+		span = spanRef(traced.span)
+	case err != nil:
+		span = r.tracing.failed(ctx, &oplog.Event{Op: op, Duration: took, Err: err})
+	}
+	switch {
+	case skipped:
+		r.calls.NoteEnd(op, took, span, err)
+	case traced != nil:
+		r.calls.Note(op, stream, took, span, err)
+	default:
+		r.calls.NoteSample(op, stream, took, span, err)
+	}
+	return err
 }
 
 // prepare forwards under a launch span and leaves that open on success.
@@ -118,13 +232,10 @@ func (l *launch) refused(req core.UseRequest, start time.Time, err error) {
 	l.end(OutcomeRefused, err)
 }
 
-// claim returns the launch that t ends, nil if that is not traced here. Only
+// claim returns the launch of an open intent, nil if that is not traced here. Only
 // the first claim of a launch gets it.
-func (r *Resource) claim(ticket core.Ticket) *launch {
-	if r.tracing == nil || !ticket.IsOpen() {
-		return nil
-	}
-	l, ok := ticket.Intent().Trace.(*launch)
+func (r *Resource) claim(in *core.Intent) *launch {
+	l, ok := in.Trace.(*launch)
 	if !ok || l.tracing != r.tracing || !l.claimed.CompareAndSwap(false, true) {
 		return nil
 	}

@@ -41,15 +41,15 @@ const (
 // another stream uses by now is left to that launch's own comparison. Of the
 // quarantine, only blocks that are already ordered before this stream are compared:
 // a wait of the guard's would hide that the program lacks one.
-func (r *Resource) bisect(ctx context.Context, o *openLaunch) {
+func (r *Resource) bisect(ctx context.Context, stream core.StreamID, known []knownUse) {
 	if r.cfg.Device == nil || !r.hunting().Bisect {
 		return
 	}
 	r.poll(bisectVerdicts)
 	r.keepUp(ctx)
-	r.bisectOwn(ctx, o)
-	r.bisectOthers(ctx, o.stream)
-	r.bisectSeals(ctx, o.stream)
+	r.bisectOwn(ctx, stream, known)
+	r.bisectOthers(ctx, stream)
+	r.bisectSeals(ctx, stream)
 }
 
 // keepUp waits until few enough verdicts are awaited. A batch that was waited
@@ -77,11 +77,10 @@ func (cs *checks) lag() bool {
 	return c != nil && !c.vain.Load()
 }
 
-func (r *Resource) bisectOwn(ctx context.Context, o *openLaunch) {
-	b := newBatch(o.stream)
-	for i, h := range o.known {
-		twice := i > 0 && o.known[i-1].rec == h.rec
-		if h.guarded() && h.rec.Guard.Armed && !twice {
+func (r *Resource) bisectOwn(ctx context.Context, stream core.StreamID, known []knownUse) {
+	b := newBatch(stream)
+	for _, h := range known {
+		if h.guarded() && h.rec.Guard.Armed {
 			b.redZones(h.rec)
 		}
 	}

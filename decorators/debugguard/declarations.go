@@ -2,6 +2,7 @@ package debugguard
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -17,16 +18,20 @@ import (
 // written has been written by none that was declared. What was allocated
 // unobserved has no record and is never accused.
 
-// readUnwritten reports that an open launch reads a block before any write. It
-// unlocks rec.
-func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *ledger.Record) {
+// readsUnwritten reports the blocks that a prepared launch reads and that nothing has written.
+func (r *Resource) readsUnwritten(o *openLaunch) {
 	if r.Mode() == Off {
-		rec.Unlock()
 		return
 	}
-	suspect := o.use()
-	suspect.Access = u.Access
-	_ = r.reportUnwritten(rec, u.Block, suspect) // prepared: the error is the finding's
+	for i := range o.known {
+		h := &o.known[i]
+		if !h.unwritten || !h.rec.Lock(h.generation) {
+			continue
+		}
+		suspect, id := o.use(), h.rec.ID()
+		suspect.Access = core.Read
+		_ = r.reportUnwritten(h.rec, id, suspect) // prepared: the error is the finding's
+	}
 }
 
 // reportUnwritten reports the read once for the block, unlocks rec, and returns
@@ -44,50 +49,36 @@ func (r *Resource) reportUnwritten(rec *ledger.Record, id core.BlockID, suspect 
 		suspect.Launch, suspect.Stream, id.Generation, f.Victim.Tag)
 }
 
-// refuse finds in a launch that is not prepared yet what would be found after,
-// and refuses it.
-func (r *Resource) refuse(o *openLaunch, req *core.UseRequest) error {
-	if r.Mode() == Off {
-		return nil
+// refuse finds in a launch that is not prepared yet what is to be refused.
+func (r *Resource) refuse(ctx context.Context, req *core.UseRequest) error {
+	if err := r.sealedUses(ctx, req); err != nil || r.Mode() == Off || !r.cfg.Advanced.Refuse {
+		return err
 	}
+	var known [8]knownUse
+	var extents [8]extent
+	o := openLaunch{known: known[:0], extents: extents[:0]}
 	for i := range req.Uses {
 		u := &req.Uses[i]
-		if u.Access != core.Read || writes(req.Uses, u.Block.Generation) {
+		rec := r.glance(u.Block)
+		if rec == nil || !rec.Lock(u.Block.Generation) {
 			continue
 		}
-		rec, _ := r.glance(u.Block)
-		if rec == nil {
-			continue
+		if rec.State() == core.Live && rec.Unwritten() && u.Access == core.Read && !writes(req.Uses, u.Block.Generation) {
+			return r.reportUnwritten(rec, u.Block, core.UseRecord{Launch: names.Bound(req.Launch), Stream: req.Stream, Access: u.Access})
 		}
-		if !rec.Lock(u.Block.Generation) {
-			continue
-		}
-		if rec.Unwritten() {
-			return r.reportUnwritten(rec, u.Block, core.UseRecord{Launch: req.Launch, Stream: req.Stream, Access: u.Access})
-		}
+		o.known = append(o.known, knownUse{rec: rec, generation: u.Block.Generation})
 		rec.Unlock()
 	}
 	if len(req.Pointers) == 0 {
 		return nil
 	}
 	o.measure()
-	return r.checkPointers(o, req)
+	return r.checkPointers(&o, req)
 }
 
 // writes reports whether one of the uses writes the block.
 func writes(uses []core.Use, g core.Generation) bool {
 	return slices.ContainsFunc(uses, func(u core.Use) bool { return u.Block.Generation == g && u.Access.Writes() })
-}
-
-// measure notes where the blocks of the launch lie.
-func (o *openLaunch) measure() {
-	for i := range o.known {
-		h := &o.known[i]
-		if h.rec.Lock(h.generation) {
-			h.ptr, h.bytes = h.rec.Ptr, h.rec.Bytes
-			h.rec.Unlock()
-		}
-	}
 }
 
 // checkPointers finds the pointers of a launch that lie in no block that it
@@ -118,13 +109,24 @@ func (r *Resource) suspectWords(o *openLaunch, req *core.UseRequest) {
 // declares reports whether an address lies in a block that the launch declares, or is its end. The
 // search begins at the one that the last was in: pointers mostly come in the order of the uses.
 func (o *openLaunch) declares(ptr uint64, at *int) bool {
-	for range o.known {
-		if h := &o.known[*at]; ptr-h.ptr <= h.bytes {
+	for range o.extents {
+		if e := &o.extents[*at]; ptr-e.ptr <= e.bytes {
 			return true
 		}
-		*at = (*at + 1) % len(o.known)
+		*at = (*at + 1) % len(o.extents)
 	}
 	return false
+}
+
+// measure notes where the known blocks of the launch lie.
+func (o *openLaunch) measure() {
+	o.extents = o.extents[:0]
+	for _, h := range o.known {
+		if h.rec.Lock(h.generation) {
+			o.extents = append(o.extents, extent{h.rec.Ptr, h.rec.Bytes})
+			h.rec.Unlock()
+		}
+	}
 }
 
 // undeclared reports a pointer that lies in a live block which the launch does
@@ -133,7 +135,7 @@ func (o *openLaunch) declares(ptr uint64, at *int) bool {
 func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64, suspected bool) error {
 	live, freed := r.ledger.Owners(ptr)
 	use := o.use()
-	use.Launch, use.Stream, use.Access = req.Launch, req.Stream, 0
+	use.Launch, use.Stream = names.Bound(req.Launch), req.Stream
 	use.Time = monotime.Now().Time()
 	for i := range req.Uses {
 		if g := req.Uses[i].Block.Generation; live != nil && g == live.ID.Generation {
@@ -166,7 +168,7 @@ func (r *Resource) noteGiven(o *openLaunch, id core.BlockID) {
 		return
 	}
 	if rec := r.ledger.Lock(id); rec != nil {
-		rec.Note(r.ledger.Pack(o.id, o.name, o.stream, 0, o.at))
+		rec.Note(o.note)
 		rec.Unlock()
 		o.given = append(o.given, knownUse{rec: rec, generation: id.Generation})
 	}

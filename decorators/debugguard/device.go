@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // The names of the guard's own launches in traces and logs below it.
@@ -76,22 +77,34 @@ func (r *Resource) launch(ctx context.Context, w work) (enqueued bool, err error
 // ownPatience is how long a caller's intent waits for an access of the guard's.
 const ownPatience = time.Second
 
-// prepare opens a caller's intent. One that only an access of the guard's
+// prepareAgain opens a caller's intent that the upstream has refused, if the reason will pass: own
+// says that the guard may have said no to a block that is live again. An intent that only an access of the guard's
 // stands in the way of is tried until that has ended, whether the caller wants
 // to wait or not: the caller cannot know of it, and it ends at once, unless a capture
 // of somebody's keeps its end from being recorded. Then the caller is told after a while.
-func (r *Resource) prepare(ctx context.Context, req *core.UseRequest) (core.Ticket, error) {
-	t, err := r.uses.PrepareUse(ctx, *req)
-	if err == nil || req.Wait || !conflictsWithGuard(err) {
-		return t, err
+func (r *Resource) prepareAgain(ctx context.Context, req *core.UseRequest, own bool, err error) (t core.Ticket, _ error) {
+	again := func() bool { return own && errors.Is(err, path.ErrDeclined) || !req.Wait && conflictsWithGuard(err) }
+	if again() {
+		patient, cancel := context.WithTimeout(ctx, ownPatience)
+		defer cancel()
+		var why error
+		_ = deadline.Poll(patient, func() (bool, error) {
+			if errors.Is(err, path.ErrDeclined) {
+				why = r.unusable(req)
+			}
+			if why == nil {
+				t, err = r.uses.PrepareUse(ctx, *req)
+			}
+			return why != nil || !again(), nil
+		})
+		if why != nil {
+			return core.Ticket{}, why
+		}
 	}
-	patient, cancel := context.WithTimeout(ctx, ownPatience)
-	defer cancel()
-	_ = deadline.Poll(patient, func() (bool, error) {
-		t, err = r.uses.PrepareUse(ctx, *req)
-		return !conflictsWithGuard(err), nil
-	})
-	return t, err
+	if err != nil {
+		return core.Ticket{}, r.refused(err, lateIn(req))
+	}
+	return t, nil
 }
 
 // conflictsWithGuard reports whether what conflicts is an access of the guard's.

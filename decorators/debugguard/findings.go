@@ -163,11 +163,14 @@ type late struct {
 	op     string
 	id     core.BlockID
 	stream core.StreamID
-	// launch is the name of the launch, number its number if it has one yet, and uses what
-	// it declares.
+	// launch is the name of the launch, and uses what it declares.
 	launch string
-	number uint64
 	uses   []core.Use
+}
+
+// lateIn is a use by a launch, of no block yet.
+func lateIn(req *core.UseRequest) late {
+	return late{op: "PrepareUse", stream: req.Stream, launch: names.Bound(req.Launch), uses: req.Uses}
 }
 
 // what is what the program named the block by, and call the call that it made.
@@ -203,6 +206,6 @@ func (r *Resource) staleUse(use late, rec *ledger.Record) error {
 		f.Kind = names.FindingReuseRace
 		text = fmt.Sprintf("%s; its memory at %#x belongs to generation %s tagged %q by now, which is %s", text, b.ID.Ptr, heir.ID.Generation, heir.Tag, heir.State)
 	}
-	f.Suspects = []core.UseRecord{{LaunchID: use.number, Launch: use.launch, Stream: use.stream, Time: monotime.Now().Time()}}
+	f.Suspects = []core.UseRecord{{Launch: use.launch, Stream: use.stream, Time: monotime.Now().Time()}}
 	return r.accuse(f, err, "%s", text)
 }

@@ -1,9 +1,11 @@
 package debugguard
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
@@ -14,23 +16,25 @@ import (
 // a finding can name those between two comparisons. A tick is drawn by every launch that
 // ends and by every comparison that is queued.
 type launchLog struct {
-	ticks atomic.Uint64
-	_     [56]byte // keeps the ticks, which every launch writes, off the line of what they read
-	each  int
-	// entered is set for good with the first open launch.
+	ticks  atomic.Uint64
+	_      [56]byte // keeps the ticks, which every launch writes, off the line of what they read
+	each   int
+	shards [8]launchShard
+
+	// entered is set for good with the first of the launches seen, of which seen has those that intents keep: an
+	// intent has one for as long as it is used.
 	entered atomic.Bool
-	shards  [8]launchShard
+	mu      sync.Mutex
+	seen    []weak.Pointer[openLaunch]
 }
 
 // launchShard is the launches of some streams.
 type launchShard struct {
-	mu sync.Mutex
-	// open is the open launch that was entered last.
-	open   *openLaunch
+	mu     sync.Mutex
 	newest ring.Ring[launchRecord]
 	// gone is the tick of the newest launch that had to go.
 	gone uint64
-	_    [72]byte // keeps neighbours on different cache lines
+	_    [80]byte // keeps neighbours on different cache lines
 }
 
 func (l *launchLog) shard(s core.StreamID) *launchShard {
@@ -53,58 +57,25 @@ type launchRecord struct {
 
 func (l *launchLog) resize(n int) { l.each = max(1, n/len(l.shards)) }
 
-// open enters a launch that was prepared.
-func (l *launchLog) open(o *openLaunch) {
-	if !l.entered.Load() {
-		l.entered.Store(true)
-	}
-	s := l.shard(o.stream)
-	s.mu.Lock()
-	if o.next = s.open; o.next != nil {
-		o.next.before = o
-	}
-	s.open = o
-	s.mu.Unlock()
-}
-
-// end takes an open launch out, whose work is enqueued, and logs it with what its intent
-// has, nil if it is not to be logged.
-func (l *launchLog) end(o *openLaunch, in *core.Intent) {
-	s := l.shard(o.stream)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if o.before != nil {
-		o.before.next = o.next
-	} else {
-		s.open = o.next
-	}
-	if o.next != nil {
-		o.next.before = o.before
-	}
-	if in != nil {
-		s.place(l).fill(o, in)
-	}
+// enter makes a launch known whose intent will be used again.
+func (l *launchLog) enter(o *openLaunch) {
+	l.entered.Store(true)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen = append(slices.DeleteFunc(l.seen, func(p weak.Pointer[openLaunch]) bool { return p.Value() == nil }), weak.Make(o))
 }
 
 // writing reports whether an open launch writes a block.
-func (l *launchLog) writing(g core.Generation) bool {
-	for i := range l.shards {
-		if l.shards[i].writing(g) {
-			return true
+func (l *launchLog) writing(g core.Generation) (writes bool) {
+	l.mu.Lock()
+	seen := slices.Clone(l.seen)
+	l.mu.Unlock()
+	for _, p := range seen {
+		if o := p.Value(); o != nil {
+			o.in.WhileOpen(func() { writes = writes || o.id == o.in.ID && o.in.Writes(g) })
 		}
 	}
-	return false
-}
-
-func (s *launchShard) writing(g core.Generation) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for o := s.open; o != nil; o = o.next {
-		if o.writes(g) {
-			return true
-		}
-	}
-	return false
+	return writes
 }
 
 // snapshot returns the launches that the log has, and the tick of the newest one that
@@ -128,12 +99,12 @@ func (l *launchLog) snapshot() (launches []launchRecord, gone uint64) {
 func (l *launchLog) now() uint64  { return l.ticks.Load() }
 func (l *launchLog) tick() uint64 { return l.ticks.Add(1) }
 
-// add logs a launch that was not open.
-func (l *launchLog) add(o *openLaunch, in *core.Intent) {
-	s := l.shard(in.Stream)
+// add logs a launch whose work is enqueued.
+func (l *launchLog) add(o *openLaunch, span core.SpanRef) {
+	s := l.shard(o.in.Stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.place(l).fill(o, in)
+	s.place(l).fill(o, span)
 }
 
 // addRecorded logs work that was enqueued without a launch.
@@ -156,18 +127,17 @@ func (s *launchShard) place(l *launchLog) *launchRecord {
 }
 
 // fill writes a launch where it stays: what is copied once more costs more than the rest.
-func (e *launchRecord) fill(o *openLaunch, in *core.Intent) {
-	u := &e.use
-	u.LaunchID, u.Launch, u.Stream, u.Access = o.id, o.name, o.stream, o.access
-	u.Span, u.Caller, u.Time = o.span, o.caller, time.Time{}
+func (e *launchRecord) fill(o *openLaunch, span core.SpanRef) {
+	u, in := &e.use, o.in
+	u.LaunchID, u.Launch, u.Stream = in.ID, in.Launch, in.Stream
+	u.Span, u.Caller, u.Time, u.Access = span, o.caller, time.Time{}, 0
 	e.blocks = [4]core.Generation{}
-	for i := range in.Uses[:min(len(in.Uses), len(e.blocks))] {
-		e.blocks[i] = in.Uses[i].Block.Generation
-	}
-	if len(in.Uses) == 1 {
-		u.Tags = [4]core.Tag{in.Uses[0].Tag}
-	} else {
-		u.Tags = in.FirstTags()
+	in.FirstTags(&u.Tags)
+	for i := range in.Uses {
+		if i < len(e.blocks) {
+			e.blocks[i] = in.Uses[i].Block.Generation
+		}
+		u.Access = u.Access.Combine(in.Uses[i].Access)
 	}
 	e.at, e.began, e.done, e.readsOnly = o.at, o.began, 0, o.readsOnly
 }

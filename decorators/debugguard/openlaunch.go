@@ -1,199 +1,212 @@
 package debugguard
 
 import (
-	"cmp"
 	"context"
-	"slices"
-	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
-// openLaunch is a launch between prepare and end that uses known blocks.
-//
-// What the intent has stays there until the launch ends, and goes into the log from there.
+// openLaunch is what the guard knows of a launch between its prepare and its end, beside what the intent
+// has. It stays with the intent, and is used again with that.
 type openLaunch struct {
-	// id, name and stream are the intent's.
-	id     uint64
-	name   string
-	stream core.StreamID
-	// access is that of all uses together, span one that a tracing layer gave a use, and caller
-	// that in which the launch was prepared.
-	access core.Access
-	span   core.SpanRef
+	// of is the guard whose it is, in the intent, and below what another guard keeps of that.
+	of    *Resource
+	in    *core.Intent
+	below any
+	// id is the number of the launch that it is of.
+	id uint64
+	// note is a use by the launch, with the number of its name.
+	note ledger.Use
+	name string
+	// caller is the span in which it was prepared.
 	caller core.SpanContext
 	// at and began are when and at which tick it was prepared.
 	at    monotime.Instant
 	began uint64
 	// readsOnly is set if the runtime knows that it writes no device memory.
 	readsOnly bool
-	// known are the records used, sorted by generation; guarded is set if one of them
-	// is. A block that the launch names twice stands there twice.
-	known   []knownUse
-	guarded bool
+	// known are the blocks used that the ledger has, sorted by generation; guarded is set if one of them
+	// is, and unwritten if one of them is read before it was written.
+	known              []knownUse
+	guarded, unwritten bool
+	// extents are where the known blocks lie, if that was asked.
+	extents []extent
 	// given are those that it was given a pointer into and does not declare.
 	given []knownUse
-	// of is the guard whose launch this is, and ticket its ticket, once it was entered.
-	// below is what another guard, below this one, keeps of it.
-	of     *Resource
-	ticket core.Ticket
-	below  any
-	// ending is set while somebody ends the launch. It belongs to who looks at the open
-	// ticket.
-	ending bool
-	// next and before are its neighbours in the list of its stream's open launches.
-	next, before *openLaunch
 }
 
 // knownUse is one known block of an open launch. One that is guarded is counted in its
-// record's open intents. Pointer and size are known once the use was noted.
+// record's open intents.
 type knownUse struct {
 	rec        *ledger.Record
 	generation core.Generation
-	ptr, bytes uint64
+	unwritten  bool // before the launch, which reads it
 }
+
+// extent is where a block lies.
+type extent struct{ ptr, bytes uint64 }
 
 func (h *knownUse) guarded() bool { return h.rec.Guard != nil }
 
-// openLaunches are those of which nothing is known, until recycle.
-var openLaunches = sync.Pool{New: func() any { return new(openLaunch) }}
-
-// use describes the launch as a whole, as far as it is known before its end.
+// use describes the launch as a whole.
 func (o *openLaunch) use() core.UseRecord {
-	return core.UseRecord{LaunchID: o.id, Launch: o.name, Stream: o.stream, Access: o.access, Caller: o.caller}
-}
-
-func (o *openLaunch) recycle() {
-	for i := range o.known {
-		h := &o.known[i] // most have one, for which a call to clear takes longer
-		*h = knownUse{}
+	u := core.UseRecord{LaunchID: o.id, Caller: o.caller}
+	if o.in != nil { // it was prepared
+		u.Launch, u.Stream = o.in.Launch, o.in.Stream
 	}
-	*o = openLaunch{known: o.known[:0]}
-	openLaunches.Put(o)
+	return u
 }
 
-// enter makes a prepared launch one whose end will be noticed, if it must be: one that
-// uses no guarded block in a mode that keeps no suspects is not entered, and what its
-// end needs is read from the intent while that is open.
-func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
-	if len(o.known) == 0 && !r.hunting().Bisect {
-		if r.Mode() >= Sample {
-			r.launches.add(o, t.Intent())
+// launchOf is what the guard has of the launch of an intent, nil if it has seen none of it.
+func (r *Resource) launchOf(in *core.Intent) *openLaunch {
+	o, _ := in.Guard.(*openLaunch)
+	for o != nil && o.of != r {
+		o, _ = o.below.(*openLaunch)
+	}
+	if o == nil || o.id != in.ID {
+		return nil
+	}
+	return o
+}
+
+// open is launchOf, which begins a launch that the guard has not seen.
+func (r *Resource) open(in *core.Intent) *openLaunch {
+	o, _ := in.Guard.(*openLaunch)
+	for o != nil && o.of != r {
+		o, _ = o.below.(*openLaunch)
+	}
+	if o == nil {
+		o = &openLaunch{of: r, in: in, below: in.Guard}
+		in.Guard = o
+		r.launches.enter(o)
+	}
+	if o.id != in.ID {
+		o.id, o.at, o.began = in.ID, in.Began, r.launches.now()
+		if o.at == 0 {
+			o.at = monotime.Now()
 		}
-		return false
+		if o.name != in.Launch { // most launches of a stream follow one of the same name
+			o.name, o.note = in.Launch, r.ledger.Pack(0, in.Launch, 0, 0, 0)
+		}
+		o.note = o.note.By(in.ID, in.Stream, o.at)
+		o.known, o.given, o.guarded, o.unwritten = o.known[:0], o.given[:0], false, false
 	}
-	if !o.guarded && r.Mode() < Sample {
-		return false
+	return o
+}
+
+// announce adds the launch to the uses of a block, if the ledger has that. A guarded one counts as
+// in use from here on, so that a free waits. It says no to a block that must not be used.
+func (r *Resource) announce(in *core.Intent, u *core.PreparedUse, of *path.Record) bool {
+	o, g := r.open(in), u.Block.Generation
+	rec := r.ledger.Known(of, g)
+	if rec == nil || !rec.Lock(g) {
+		return true // the upstream has judged
 	}
-	in := t.Intent()
-	o.of, o.ticket, o.below = r, t, in.Guard
-	in.Guard = o
-	r.launches.open(o)
+	defer rec.Unlock()
+	if rec.State() != core.Live {
+		return rec.Guard == nil && r.Mode() == Off
+	}
+	if rec.Guard != nil {
+		if !rec.Guard.Layout.Contains(u.Block.Ptr) {
+			return false
+		}
+		rec.Guard.Open++
+		o.guarded = true
+	}
+	unwritten := rec.ReadsUnwritten(u.Access)
+	o.unwritten = o.unwritten || unwritten
+	rec.Note(o.note.As(u.Access))
+	o.known = append(o.known, knownUse{rec, g, unwritten})
 	return true
 }
 
-// ownLaunch is what the guard keeps with an intent, nil if nothing.
-func (r *Resource) ownLaunch(in *core.Intent) *openLaunch {
-	for o, ok := in.Guard.(*openLaunch); ok; o, ok = o.below.(*openLaunch) {
-		if o.of == r {
-			return o
+// announceAll is announce for all blocks of a launch whose backend knows of no [path.Watch].
+func (r *Resource) announceAll(in *core.Intent) bool {
+	in.WhileOpen(func() { r.open(in) }) // which a Seal may be asking for
+	for i := range in.Uses {
+		u := &in.Uses[i]
+		if !r.announce(in, u, r.records.Find(u.Block)) {
+			return false
 		}
 	}
-	return nil
+	return true
 }
 
-// beginEnd returns the launch of t, nil if none was entered, to the one who ends it.
-// It refuses a ticket that another call is ending: the intent is theirs to read then,
-// and the upstream must not be asked.
-func (r *Resource) beginEnd(op string, t core.Ticket) (o *openLaunch, err error) {
-	if !r.launches.entered.Load() {
-		return nil, nil
+// withdrawn forgets a launch that was refused when it was announced on some blocks.
+func (r *Resource) withdrawn(ctx context.Context, in *core.Intent) {
+	if o := r.launchOf(in); o != nil {
+		r.retract(o)
+		r.drop(ctx, o.known)
 	}
-	again := false
-	t.WhileOpen(func(in *core.Intent) {
-		if o = r.ownLaunch(in); o != nil {
-			again, o.ending = o.ending, true
-		}
-	})
-	if again {
-		return nil, &core.StreamMisuseError{Op: op, Reason: "the ticket is being ended by another call: each ticket is finished or aborted once"}
-	}
-	return o, nil
 }
 
-// forget takes a launch off a ticket that the upstream has not ended, although it must.
-func (r *Resource) forget(o *openLaunch) {
-	if !o.ticket.IsOpen() {
-		return
-	}
-	o.ticket.WhileOpen(func(in *core.Intent) {
-		for at := &in.Guard; *at != nil; {
-			other, ok := (*at).(*openLaunch)
-			if !ok || other == o {
-				*at = o.below
-				return
+// retract takes the launch out of its blocks' uses again.
+func (r *Resource) retract(o *openLaunch) {
+	for _, uses := range [...][]knownUse{o.known, o.given} {
+		for _, h := range uses {
+			if h.rec.Lock(h.generation) {
+				h.rec.Retract(o.id)
+				h.rec.Unlock()
 			}
-			at = &other.below
 		}
-	})
+	}
 }
 
-// writes reports whether the launch is not being ended, which enqueues its work, and
-// declares to write a block.
-func (o *openLaunch) writes(g core.Generation) (writes bool) {
-	o.ticket.WhileOpen(func(in *core.Intent) {
-		for i := range in.Uses { // by pointer: a tracing layer may be setting their spans
-			u := &in.Uses[i]
-			writes = writes || !o.ending && u.Block.Generation == g && u.Access.Writes()
-		}
-	})
-	return writes
-}
-
-// retainBlocks looks up every block of a launch. A guarded one counts as in use
-// from here on, so that a free in the meantime waits.
-func (r *Resource) retainBlocks(o *openLaunch, req *core.UseRequest) error {
-	for i := range req.Uses {
-		u := &req.Uses[i]
-		rec, live := r.glance(u.Block)
-		if rec == nil {
+// drop ends the use of guarded blocks, and does the frees that waited for that.
+func (r *Resource) drop(ctx context.Context, uses []knownUse) {
+	for _, h := range uses {
+		if !h.guarded() {
 			continue
 		}
-		if !live || rec.Guard != nil {
-			var err error
-			if rec, err = r.usable(late{op: "PrepareUse", id: u.Block, stream: req.Stream, launch: req.Launch, uses: req.Uses}); err != nil {
-				return err
-			}
-			if rec == nil {
-				continue
-			}
-			if rec.Guard != nil {
-				rec.Guard.Open++
-				o.guarded = true
-			}
-			rec.Unlock()
+		h.rec.LockGuarded()
+		h.rec.Guard.Open--
+		last := h.rec.Guard.Open == 0 && h.rec.Guard.FreeBlocked
+		if last {
+			h.rec.Guard.FreeBlocked = false
 		}
-		o.known = append(o.known, knownUse{rec: rec, generation: u.Block.Generation})
+		h.rec.Unlock()
+		if last {
+			defer r.freeUnblocked(ctx, h.rec) //nolint:gocritic // all of them, also where code of the user's panics
+		}
 	}
-	return nil
+}
+
+// claim returns the launch of t to the one who ends it, with a ticket for it: nil if the guard has not
+// seen it, or another call ends it, which the upstream then refuses.
+func (r *Resource) claim(t core.Ticket) (core.Ticket, *openLaunch) {
+	if !r.launches.entered.Load() {
+		return t, nil
+	}
+	own, ok := t.Claim()
+	if !ok {
+		return t, nil
+	}
+	o := r.launchOf(own.Intent())
+	if o == nil {
+		t.Disclaim(own)
+		return t, nil
+	}
+	return own, o
+}
+
+// disclaim makes the caller's ticket good again if the upstream has not taken the guard's, which it must.
+func disclaim(t, own core.Ticket, err error) error {
+	if err != nil {
+		t.Disclaim(own)
+	}
+	return err
 }
 
 // glance finds the record of a block without a lock, nil if the ledger does
-// not know it, and says whether the block is live.
-func (r *Resource) glance(id core.BlockID) (rec *ledger.Record, live bool) {
+// not know it.
+func (r *Resource) glance(id core.BlockID) *ledger.Record {
 	if id.Ordinal != r.ordinal {
-		return nil, false
+		return nil
 	}
-	if rec = r.ledger.Get(id); rec == nil {
-		return nil, false
-	}
-	known, live := rec.Peek(id.Generation)
-	if !known { // another block's by now
-		return nil, false
-	}
-	return rec, live
+	return r.ledger.Get(id)
 }
 
 // usable returns the record of a block that is to be used, locked, or nil if
@@ -219,112 +232,34 @@ func (r *Resource) usable(use late) (*ledger.Record, error) {
 	return rec, nil
 }
 
-// begin takes over what the opened intent knows.
-func (r *Resource) begin(o *openLaunch, in *core.Intent) {
-	o.id, o.name, o.stream, o.at = in.ID, in.Launch, in.Stream, monotime.Now()
-	for i := range in.Uses {
-		o.access = o.access.Combine(in.Uses[i].Access)
-	}
-	for i := 1; i < len(o.known); i++ {
-		if o.known[i-1].generation > o.known[i].generation {
-			slices.SortFunc(o.known, func(a, b knownUse) int { return cmp.Compare(a.generation, b.generation) })
-			return
+// unusable is why announce said no to a launch; nil if that has passed.
+func (r *Resource) unusable(req *core.UseRequest) error {
+	for i := range req.Uses {
+		use := lateIn(req)
+		use.id = req.Uses[i].Block
+		rec, err := r.usable(use)
+		if err != nil {
+			return err
 		}
-	}
-}
-
-// noteUses adds the launch to the uses of its known blocks. Both lists are
-// sorted by generation. It fails if a block was freed since it was looked up,
-// which can be while the upstream waited for another intent.
-func (r *Resource) noteUses(o *openLaunch, in *core.Intent, uses []core.Use) error {
-	if len(o.known) == 0 {
-		return nil
-	}
-	note, left := r.ledger.Pack(o.id, o.name, o.stream, o.access, o.at), o.known
-	for i := range in.Uses {
-		u := &in.Uses[i]
-		for len(left) > 0 && left[0].generation < u.Block.Generation {
-			left = left[1:]
+		if rec != nil {
+			rec.Unlock()
 		}
-		if len(left) == 0 {
-			return nil
-		}
-		h := &left[0]
-		if h.generation != u.Block.Generation {
-			continue
-		}
-		if !h.rec.Lock(h.generation) {
-			continue
-		}
-		if h.guarded() && h.rec.State() != core.Live {
-			return r.staleUse(late{op: "PrepareUse", id: u.Block, stream: in.Stream, launch: in.Launch, number: in.ID, uses: uses}, h.rec)
-		}
-		h.ptr, h.bytes = h.rec.Ptr, h.rec.Bytes
-		unwritten := h.rec.ReadsUnwritten(u.Access)
-		h.rec.Note(note.As(u.Access))
-		if unwritten {
-			r.readUnwritten(o, u, h.rec)
-			continue
-		}
-		h.rec.Unlock()
 	}
 	return nil
 }
 
-// noteSpans completes the uses with the spans that a tracing layer set since.
-func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
+// noteSpans completes the uses with the spans that a tracing layer set since, and returns the last.
+func (r *Resource) noteSpans(in *core.Intent) (last core.SpanRef) {
 	for i := range in.Uses {
 		u := &in.Uses[i]
 		if u.Span == (core.SpanRef{}) { // in place: IsZero would copy it
 			continue
 		}
-		if o != nil {
-			o.span = u.Span
-		}
+		last = u.Span
 		if rec := r.ledger.Lock(u.Block); rec != nil {
 			rec.Traced(in.ID, u.Span)
 			rec.Unlock()
 		}
 	}
-}
-
-// retract takes the launch out of its blocks' uses again.
-func (r *Resource) retract(o *openLaunch) {
-	for _, uses := range [...][]knownUse{o.known, o.given} {
-		for _, h := range uses {
-			if h.rec.Lock(h.generation) {
-				h.rec.Retract(o.id)
-				h.rec.Unlock()
-			}
-		}
-	}
-}
-
-// dropBlocks ends what retainBlocks began, does the frees that waited for it,
-// and recycles o.
-func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
-	if o.guarded {
-		r.dropGuarded(ctx, o)
-		return
-	}
-	o.recycle()
-}
-
-func (r *Resource) dropGuarded(ctx context.Context, o *openLaunch) {
-	for _, h := range o.known {
-		if !h.guarded() {
-			continue
-		}
-		h.rec.LockGuarded()
-		h.rec.Guard.Open--
-		last := h.rec.Guard.Open == 0 && h.rec.Guard.FreeBlocked
-		if last {
-			h.rec.Guard.FreeBlocked = false
-		}
-		h.rec.Unlock()
-		if last {
-			defer r.freeUnblocked(ctx, h.rec) //nolint:gocritic // all of them, also where code of the user's panics
-		}
-	}
-	o.recycle()
+	return last
 }

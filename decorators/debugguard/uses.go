@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/launchkind"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // PrepareUse opens the intent at the upstream. A use of a block that was
@@ -22,140 +23,116 @@ import (
 // does not declare, are found, and refused with a [core.StreamMisuseError] if
 // [Advanced.Refuse] says so. An upstream that tracks no uses refuses them
 // itself.
-func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.Ticket, err error) {
+func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	if r.gate.Load() == 0 || !r.tracked {
 		return r.uses.PrepareUse(ctx, req)
 	}
-	req.Launch = names.Bound(req.Launch)
-	o, returned := openLaunches.Get().(*openLaunch), false
-	defer func() {
-		if !returned { // code of the user's panics, and nobody gets the ticket
-			if t.IsOpen() {
-				r.retract(o)
-				_ = r.uses.AbortUse(ctx, t)
-			}
-			r.dropBlocks(ctx, o)
+	if r.seals.count.Load() > 0 || r.cfg.Advanced.Refuse {
+		if err := r.refuse(ctx, &req); err != nil {
+			return core.Ticket{}, err
 		}
-	}()
-	err = r.prepareKnown(ctx, &req, o, &t)
-	returned = true
-	return t, err
+	}
+	above, watched := req.OwnWork.(*path.Watch)
+	readsOnly := req.OwnWork == launchkind.ReadsOnly || watched && above.ReadsOnly
+	own := r.records.OfBackend() && !watched
+	if own {
+		req.OwnWork = r.watch(readsOnly)
+	} else if err := r.unusable(&req); err != nil {
+		return core.Ticket{}, err
+	}
+	t, err := r.uses.PrepareUse(ctx, req)
+	if err != nil {
+		if t, err = r.prepareAgain(ctx, &req, own, err); err != nil {
+			return t, err
+		}
+	}
+	in := t.Intent()
+	o := r.launchOf(in)
+	if o == nil {
+		if !r.announceAll(in) { // freed since the upstream looked
+			_ = r.AbortUse(ctx, t)
+			return core.Ticket{}, cmp.Or(r.unusable(&req), error(path.ErrDeclined))
+		}
+		o = r.launchOf(in)
+	}
+	o.caller, o.readsOnly = req.Span, readsOnly
+	if o.unwritten || len(req.Pointers) > 0 || len(req.Words) > 0 || r.seals.count.Load() > 0 || r.hunting().Delay {
+		return r.examine(ctx, &req, t, o)
+	}
+	return t, nil
 }
 
-// prepareKnown is PrepareUse of a launch o, into t.
-func (r *Resource) prepareKnown(ctx context.Context, req *core.UseRequest, o *openLaunch, t *core.Ticket) error {
-	o.began, o.caller, o.readsOnly = r.launches.now(), req.Span, req.OwnWork == launchkind.ReadsOnly
-	err := r.retainBlocks(o, req)
-	if err == nil {
-		err = r.sealedUses(ctx, req)
+// watch is how the guard hears of the blocks of a launch.
+func (r *Resource) watch(readsOnly bool) *path.Watch {
+	if readsOnly {
+		return &r.watches[1]
 	}
-	if err == nil && r.cfg.Advanced.Refuse {
-		err = r.refuse(o, req)
-	}
-	if err != nil {
-		r.dropBlocks(ctx, o)
-		return err
-	}
-	if *t, err = r.prepare(ctx, req); err != nil {
-		r.dropBlocks(ctx, o)
-		return r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch, uses: req.Uses})
-	}
+	return &r.watches[0]
+}
+
+// examine looks for what is wrong with a launch that is prepared, and takes it back if that is to be refused.
+func (r *Resource) examine(ctx context.Context, req *core.UseRequest, t core.Ticket, o *openLaunch) (_ core.Ticket, err error) {
+	good := false
+	defer func() {
+		if !good { // or code of the user's panics, and nobody gets the ticket
+			_ = r.AbortUse(ctx, t)
+		}
+	}()
 	r.delay(ctx, req.Stream)
-	r.begin(o, t.Intent())
-	if err := r.noteUses(o, t.Intent(), req.Uses); err != nil { // freed while this call waited
-		return r.withdraw(ctx, t, o, err)
+	if o.unwritten {
+		r.readsUnwritten(o)
 	}
+	o.measure()
 	if len(req.Pointers) > 0 && !r.cfg.Advanced.Refuse {
 		_ = r.checkPointers(o, req) // prepared: the errors are the findings'
 	}
 	r.suspectWords(o, req)
-	entered := r.enter(*t, o)
 	if err := r.sealedUses(ctx, req); err != nil { // sealed since it was asked
-		if entered {
-			r.launches.end(o, nil)
-		}
-		return r.withdraw(ctx, t, o, err)
+		return core.Ticket{}, err
 	}
-	if !entered {
-		o.recycle()
-	}
-	return nil
-}
-
-// withdraw takes a launch back of which nothing was enqueued, and returns why.
-func (r *Resource) withdraw(ctx context.Context, t *core.Ticket, o *openLaunch, why error) error {
-	r.retract(o)
-	_ = r.uses.AbortUse(ctx, *t)
-	*t = core.Ticket{}
-	r.dropBlocks(ctx, o)
-	return why
+	good = true
+	return t, nil
 }
 
 // FinishUse closes the intent. A free that waited for it is done now, for
 // which the caller pays but of whose failure it is not told: the block is
 // kept and the free tried again.
 func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
-	o, err := r.beginEnd("FinishUse", t)
-	if err != nil {
-		return err
-	}
+	own, o := r.claim(t)
 	if o == nil {
-		if r.gate.Load() != 0 && t.IsOpen() {
-			r.noteSpans(nil, t.Intent())
-		}
 		return r.uses.FinishUse(ctx, t)
 	}
-	in := t.Intent() // this call's alone until the ticket is spent
-	r.noteSpans(o, in)
-	if r.Mode() < Sample {
-		in = nil
+	span := r.noteSpans(o.in)
+	if r.Mode() >= Sample {
+		r.launches.add(o, span)
 	}
-	r.launches.end(o, in)
-	defer r.dropBlocks(ctx, o)     // also where code of the user's panics in a layer below, or is told of a finding
-	err = r.uses.FinishUse(ctx, t) // spends the ticket, also if it fails
-	r.forget(o)
-	r.bisect(ctx, o)
+	if o.guarded || r.hunting().Bisect {
+		return r.finishGuarded(ctx, t, own, o)
+	}
+	return disclaim(t, own, r.uses.FinishUse(ctx, own))
+}
+
+// finishGuarded is FinishUse of a launch after whose end there is something to do.
+func (r *Resource) finishGuarded(ctx context.Context, t, own core.Ticket, o *openLaunch) error {
+	var few [8]knownUse
+	known, stream := append(few[:0], o.known...), o.in.Stream
+	defer r.drop(ctx, known)                            // also where code of the user's panics in a layer below, or is told of a finding
+	err := disclaim(t, own, r.uses.FinishUse(ctx, own)) // spends the ticket, also if it fails
+	r.bisect(ctx, stream, known)
 	return err
 }
 
 // AbortUse closes the intent of a launch that was not enqueued, and forgets
 // that it used its blocks.
 func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
-	o, err := r.beginEnd("AbortUse", t)
-	if err != nil {
-		return err
-	}
+	own, o := r.claim(t)
 	if o == nil {
-		return r.abortUnentered(ctx, t)
-	}
-	defer func() {
-		r.forget(o)
-		r.launches.end(o, nil)
-		r.retract(o)
-		r.dropBlocks(ctx, o)
-	}()
-	return r.uses.AbortUse(ctx, t) // spends the ticket, also if it fails
-}
-
-// abortUnentered is AbortUse of a launch that only its intent knows.
-func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
-	if r.gate.Load() == 0 || !t.IsOpen() {
 		return r.uses.AbortUse(ctx, t)
 	}
-	o := openLaunches.Get().(*openLaunch)
-	defer o.recycle()
-	in := t.Intent()
-	o.id = in.ID
-	for i := range in.Uses {
-		if rec, _ := r.glance(in.Uses[i].Block); rec != nil {
-			o.known = append(o.known, knownUse{rec: rec, generation: in.Uses[i].Block.Generation})
-		}
-	}
-	err := r.uses.AbortUse(ctx, t)
-	if err == nil {
-		r.retract(o)
-	}
-	return err
+	r.retract(o)
+	var few [8]knownUse
+	defer r.drop(ctx, append(few[:0], o.known...))
+	return disclaim(t, own, r.uses.AbortUse(ctx, own)) // spends the ticket, also if it fails
 }
 
 // RecordUse notes the use and passes it on. Work whose waits were not queued,

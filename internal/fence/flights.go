@@ -27,7 +27,7 @@ func (fs *flights) note(in *core.Intent, seq uint64) {
 	f := &fs.ring[fs.n%uint64(len(fs.ring))]
 	fs.n++
 	f.seq, f.launch, f.name, f.lease, f.span = seq, in.ID, in.Launch, in.Stream, in.Uses[0].Span
-	f.tags = in.FirstTags()
+	in.FirstTags(&f.tags)
 }
 
 // after lists the launches after seq, newest first; the stream's lock must be

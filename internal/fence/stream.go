@@ -25,6 +25,7 @@ type Stream struct {
 	mu    sync.Mutex
 	seq   uint64
 	clock clock
+	own   int // where the clock had the stream itself last
 	// readyPoint is the point behind the allocations since anything else was
 	// enqueued, while its record may still be deferred; see deferred.go.
 	// shareable: further allocations may share it.
@@ -170,8 +171,11 @@ func (s *Stream) recordAt(p *Point) error {
 // place takes the next sequence number for p and copies the clock into it.
 func (s *Stream) place(p *Point) {
 	s.seq++
-	s.clock = s.clock.set(s.slot, s.seq)
 	p.seq = s.seq
+	if !s.clock.isAt(s.own, s.slot) {
+		s.own = s.clock.find(0, s.slot)
+	}
+	s.clock = s.clock.raise(s.own, tick{s.slot, s.seq})
 	p.clock = p.clock.copyFrom(s.clock)
 }
 

@@ -36,6 +36,9 @@ type Records struct {
 // NewRecords are those of a backend.
 func NewRecords(book Book) *Records { return &Records{Book: book} }
 
+// OfBackend reports whether a backend owns the records, which then knows of [Watch].
+func (r *Records) OfBackend() bool { return r.own == nil }
+
 // maker makes one part each of so many records.
 type maker func(n int) (part func(i int) any)
 

@@ -43,21 +43,52 @@ type stripe [operations]opCells
 // Note counts one call of op on a stream, if it has one, that took some time and returned
 // err. span is the exported one that tells of it, if there is one. It does not block.
 func (c *Calls) Note(op oplog.Op, stream core.StreamID, took time.Duration, span core.SpanRef, err error) {
-	cell := grid.cellOf(uint64(took))
+	c.of(op, stream).note(took)
+	c.NoteEnd(op, took, span, err)
+}
+
+// Skip counts one call of op that is not timed, as one that took as long as the last that was, and reports
+// true; it reports false for one call in oneIn on a stream, which is to be timed and given to NoteSample. NoteEnd
+// follows if the skipped call fails.
+func (c *Calls) Skip(op oplog.Op, stream core.StreamID) bool {
+	o := c.of(op, stream)
+	last := o.last.Load()
+	at := &o.cells[last%lastCells]
+	if at.Load()%oneIn == 0 {
+		return false
+	}
+	at.Add(1)
+	o.nanoseconds.Add(last / lastCells)
+	return true
+}
+
+// NoteSample is Note of a call that was not skipped: those that are skipped next count as it does.
+func (c *Calls) NoteSample(op oplog.Op, stream core.StreamID, took time.Duration, span core.SpanRef, err error) {
+	c.of(op, stream).last.Store(uint64(took)*lastCells + uint64(grid.cellOf(uint64(took))))
+	c.Note(op, stream, took, span, err)
+}
+
+// oneIn is how many calls there are for one that is timed, where not all are.
+const oneIn = 16
+
+func (c *Calls) of(op oplog.Op, stream core.StreamID) *opCells {
 	at := &c.stripes[stream%stripes]
 	s := at.Load()
 	if s == nil {
 		at.CompareAndSwap(nil, new(stripe))
 		s = at.Load()
 	}
-	s[op].cells[cell].Add(1)
-	s[op].nanoseconds.Add(uint64(took))
+	return &s[op]
+}
+
+// NoteEnd is what Note does of a call beside counting it.
+func (c *Calls) NoteEnd(op oplog.Op, took time.Duration, span core.SpanRef, err error) {
 	if err != nil {
 		c.failed[op][ReasonOf(err)].Add(1) // after the call: see Snapshot
 	}
 	if !span.IsZero() {
 		x := &exemplar{span: span, took: took, at: time.Now()}
-		c.exemplars[op][grid.classic[cell]].Store(x)
+		c.exemplars[op][grid.classic[grid.cellOf(uint64(took))]].Store(x)
 		if err != nil {
 			c.failures[op][ReasonOf(err)].Store(x)
 		}
@@ -187,8 +218,18 @@ func (l *latency) add(from *quickCells) {
 
 // opCells are the durations of one operation on one stripe.
 type opCells struct {
-	cells       [cells]atomic.Uint64
+	// last is how long the last of the calls took that stand for others, in units of lastCells, and its cell.
+	last        atomic.Uint64
 	nanoseconds atomic.Uint64
+	cells       [cells]atomic.Uint64
+}
+
+const lastCells = 512
+
+func (o *opCells) note(took time.Duration) {
+	cell := grid.cellOf(uint64(took))
+	o.cells[cell].Add(1)
+	o.nanoseconds.Add(uint64(took))
 }
 
 // latency is a snapshot of the durations of one operation.

@@ -13,7 +13,7 @@ import (
 
 var operationMetrics = []family[Operations]{
 	{counter("gpumem_operations_total", "Calls by operation and result, as callers saw them; the result is ok or the reason of the error. Exemplars are of failed calls of which a span was exported.", "op", "result"), sendResults},
-	{histogram("gpumem_operation_duration_seconds", "Time that callers waited for each call, refused and failed ones too: from the outermost layer, with guard, budget, the driver's calls and, in sampled traces, the spans; enqueued work is not waited for. Classic and native; exemplars are of calls of which a span was exported.", "op"), sendLatencies},
+	{histogram("gpumem_operation_duration_seconds", "Time that callers waited for each call, refused and failed ones too: from the outermost layer, with guard, budget, the driver's calls and, in sampled traces, the spans; enqueued work is not waited for. Of the prepares, finishes and aborts of launches that are not traced one in 16 on a stream is timed and counts for the next, unless they failed or waited for a launch to end. Classic and native; exemplars are of calls of which a span was exported.", "op"), sendLatencies},
 	{counter("gpumem_refusals_total", "Allocations and reservations that were refused, by the reason that callers were told. Exemplars are of those of which a span was exported.", "reason"), sendRefusals},
 	{counter("gpumem_event_spans_dropped_total", "Refusals, failed calls and findings in traces that are not sampled of which no span was made, because there were more than 50 in a second."),
 		whole(func(o Operations) uint64 { return o.spansDropped })},

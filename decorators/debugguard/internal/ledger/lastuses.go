@@ -28,6 +28,11 @@ func (l *Ledger) Pack(launch uint64, name string, stream core.StreamID, access c
 	return Use{what: launch<<(nameBits+accessBits) | uint64(l.Names.Number(name))<<accessBits | uint64(access), stream: stream, at: at}
 }
 
+// By is the use by another launch of the same name.
+func (u Use) By(launch uint64, stream core.StreamID, at monotime.Instant) Use {
+	return Use{what: u.what&(1<<(nameBits+accessBits)-1) | launch<<(nameBits+accessBits), stream: stream, at: at}
+}
+
 // As is the use with another access.
 func (u Use) As(a core.Access) Use {
 	u.what = u.what&^(1<<accessBits-1) | uint64(a)

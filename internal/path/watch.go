@@ -1,0 +1,25 @@
+package path
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Watch is what a layer asks of the backend that opens a launch's intent: to be called for each of
+// its blocks where that is found and locked, in place of finding it itself. It is a value of
+// [core.UseRequest.OwnWork], which a layer that is none of this module's passes on; a backend
+// that knows nothing of it calls nothing, and the layer does its part when the intent is open.
+type Watch struct {
+	// Announce is called before the launch is announced on the block of u, with the block's record, under the
+	// lock of the block: it takes no other lock of the backend's, and reports nothing. If it says no, or the
+	// launch is refused for another cause, nothing of it is left, and Withdraw is called, with no lock held.
+	Announce func(in *core.Intent, u *core.PreparedUse, of *Record) bool
+	Withdraw func(ctx context.Context, in *core.Intent)
+	// ReadsOnly is set if the runtime knows that the launch writes no device memory.
+	ReadsOnly bool
+}
+
+// ErrDeclined is the refusal of a launch to which Announce said no: who asked knows why.
+var ErrDeclined = errors.New("a layer above declined the launch")
