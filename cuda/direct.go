@@ -3,9 +3,6 @@ package cuda
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -27,8 +24,6 @@ type DirectResource struct {
 	core.Unsupported
 	drv driver.Driver
 
-	mu        sync.Mutex
-	live      map[core.Generation]*block // not being freed
 	listeners listeners.List
 	books     streamBooks
 	group     books.Group
@@ -39,8 +34,7 @@ var _ core.Resource = (*DirectResource)(nil)
 
 // NewDirectResource returns a backend over drv. It needs no closing.
 func NewDirectResource(drv driver.Driver) *DirectResource {
-	r := &DirectResource{Unsupported: core.Unsupported{Resource: "direct(" + deviceName(drv) + ")"},
-		drv: drv, live: map[core.Generation]*block{}}
+	r := &DirectResource{Unsupported: core.Unsupported{Resource: "direct(" + deviceName(drv) + ")"}, drv: drv}
 	r.books.joins(&r.group, new(path.Lane))
 	r.windows = books.NewWindows(&r.group, time.Now())
 	return r
@@ -65,9 +59,6 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 	record := new(block)
 	record.be(nil, &b, &req, 0)
 	r.books.admit(&r.group, record)
-	r.mu.Lock()
-	r.live[b.ID.Generation] = record
-	r.mu.Unlock()
 	return b, nil
 }
 
@@ -78,38 +69,37 @@ func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Bl
 	if err != nil {
 		return core.Block{}, err
 	}
-	if err := r.drv.MemFree(record.core.ID.Ptr); err != nil {
+	b := record.core
+	if err := r.drv.MemFree(b.ID.Ptr); err != nil {
 		r.books.Fails.Add(1)
-		r.mu.Lock()
-		r.live[id.Generation] = record
-		r.mu.Unlock()
+		record.mu.Lock()
+		record.core.State = core.Live
+		record.mu.Unlock()
 		return core.Block{}, err
 	}
 	r.books.Retire(&record.core, &record.entry)
 	r.books.release(record, monotime.Now().Since(requested))
-	b := record.core
 	b.State = core.Freed
 	r.listeners.Released(nil, b)
 	return b, nil
 }
 
-// take removes the block that id names from the live ones, so that only one
-// of two frees reaches the driver.
+// take retires the block that id names, so that only one of two frees reaches the driver.
 func (r *DirectResource) take(id core.BlockID) (*block, error) {
 	if id.Ordinal != r.drv.Ordinal() {
 		return nil, &core.StreamMisuseError{Op: "Deallocate", Block: id,
 			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.drv.Ordinal())}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b, ok := r.live[id.Generation]
-	if !ok {
+	b := r.books.find(id.Generation)
+	if b == nil {
 		return nil, &core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: core.Freed}
 	}
-	if id.Ptr-b.core.ID.Ptr >= b.core.Bytes {
-		return nil, &core.StreamMisuseError{Op: "Deallocate", Block: id, Reason: "the pointer does not lie inside the block of that generation"}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.check("Deallocate", id, id.AllocStream); err != nil {
+		return nil, err
 	}
-	delete(r.live, id.Generation)
+	b.core.State = core.Retired
 	return b, nil
 }
 
@@ -121,10 +111,12 @@ func (r *DirectResource) Drain(context.Context) error { return nil }
 
 // State is Live or Freed.
 func (r *DirectResource) State(id core.BlockID) core.BlockState {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := r.live[id.Generation]; ok && id.Ordinal == r.drv.Ordinal() {
-		return core.Live
+	if b := r.books.find(id.Generation); b != nil && id.Ordinal == r.drv.Ordinal() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.core.State == core.Live {
+			return core.Live
+		}
 	}
 	return core.Freed
 }
@@ -145,14 +137,7 @@ func (r *DirectResource) Subscribe(l core.Listener) { r.listeners.Add(l) }
 
 // blocks lists the live blocks.
 func (r *DirectResource) blocks(yield func(core.BlockInfo) bool) {
-	r.mu.Lock()
-	live := slices.Collect(maps.Values(r.live))
-	r.mu.Unlock()
-	for _, b := range live {
-		if !yield(core.BlockInfo{Block: b.core}) {
-			return
-		}
-	}
+	r.books.list(func(b core.BlockInfo) bool { return b.Block.State != core.Live || yield(b) })
 }
 
 // Ordinal is the device's.

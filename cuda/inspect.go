@@ -157,9 +157,13 @@ func (r *tracker) Withhold(id core.BlockID, _ core.BlockState) {
 
 // Withhold is AsyncResource's.
 func (r *DirectResource) Withhold(id core.BlockID, _ core.BlockState) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if b, ok := r.live[id.Generation]; ok {
+	b := r.books.find(id.Generation)
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.core.State == core.Live {
 		r.books.Withhold(&b.core, &b.entry)
 	}
 }
