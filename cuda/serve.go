@@ -131,7 +131,7 @@ func (r serving) Prepare(_ context.Context, o *path.Op) (err error) {
 		o.KeepNumber(r.path, hasWaited)
 		s := o.Lane.Part(path.BackendPart).(*stream)
 		s.Lock()
-		defer s.Unlock() //nolint:gocritic // without it the section would be reported as empty
+		defer s.Unlock()
 		return nil
 	}
 	if o.Free {

@@ -95,7 +95,7 @@ func (r *Resource) prepareAgain(ctx context.Context, req *core.UseRequest, own b
 			if why == nil {
 				t, err = r.uses.PrepareUse(ctx, *req)
 			}
-			return why != nil || !again(), nil
+			return why != nil || !again(), nil //nolint:nilerr // it is asked again
 		})
 		if why != nil {
 			return core.Ticket{}, why

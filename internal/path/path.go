@@ -3,6 +3,7 @@ package path
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -174,7 +175,7 @@ func Over(upstream core.Resource, needsRecord bool) *Path {
 // Extend is the path of a layer above p. It is for construction.
 func (p *Path) Extend(resource core.Resource, layer Layer) *Path {
 	above := &Path{Below: p, Layer: layer, resource: resource, lanes: p.lanes, layers: p.layers, number: int(p.layers.Add(1)) - 1}
-	above.down = append(p.down[:len(p.down):len(p.down)], above)
+	above.down = slices.Concat(p.down, []*Path{above})
 	return above
 }
 

@@ -134,7 +134,7 @@ func (g gate) serve(o *path.Op, below func(*path.Op) bool, of func(*Ways) *atomi
 	return true
 }
 
-// draws draws whether something is declined.
+// draws reports whether something is declined, at random.
 func (g *Gate) draws() bool {
 	return g.oneIn > 0 && mix(g.seed+g.asked.Add(1))%g.oneIn == 0
 }
