@@ -29,7 +29,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 // on. It stays charged.
 func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
 	rec := r.part.Of(r.records.Find(id))
-	if l := r.streams.peek(id.AllocStream); l != nil {
+	if l := rec.lock(id.Generation); l != nil {
 		l.withhold(id.Generation, rec, as)
 		l.mu.Unlock()
 	}
@@ -41,8 +41,9 @@ func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
 // of the record, not of the notice: exactly what was charged. A generation without a
 // record was allocated around the budget.
 func (r *Resource) released(of *path.Record, b core.Block) {
-	if l := r.streams.peek(b.ID.AllocStream); l != nil {
-		l.release(b.ID.Generation, r.part.Of(of))
+	rec := r.part.Of(of)
+	if l := rec.lock(b.ID.Generation); l != nil {
+		l.release(b.ID.Generation, rec)
 		l.mu.Unlock()
 	}
 }
@@ -62,6 +63,7 @@ type grant struct {
 // handed out yet.
 func (g *grant) become(of core.Generation, rec *record) {
 	rec.tally, rec.account = g.tally, g.drawn.account
+	rec.ledger.Store(g.ledger)
 	rec.bytes, rec.drawn = g.drawn.bytes+g.padding.bytes, g.drawn.bytes
 	rec.pending, rec.state = false, g.as
 	rec.of.Store(uint64(of))

@@ -61,7 +61,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	}
 	r := &Resource{upstream: upstream, events: cfg.Events, lends: !upstream.Features().Has(core.OrderedRelease)}
 	r.tags.tell(cfg.OnTag)
-	r.streams.begin(&r.ledger, &r.tags, upstream)
+	r.streams.begin(&r.ledger, &r.tags, upstream, r.lends)
 	r.SetLimit(cfg.Limit)
 	below := path.Over(upstream, true)
 	r.path = below.Extend(r, share{r})

@@ -64,7 +64,7 @@ func (t *streamLedgers) withoutCredit(try func()) {
 func (t *streamLedgers) recall() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, l := range t.byID {
+	for l := range t.each {
 		l.mu.Lock()
 		l.credit.recall()
 		l.mu.Unlock()

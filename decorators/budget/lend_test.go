@@ -222,10 +222,6 @@ func TestAStreamLedgerDroppedUnderAFinderIsMadeAnew(t *testing.T) {
 	r.streams.sweep()
 	r.streams.mu.Unlock()
 	r.streams.slot(5).Store(old) // as if a finder had read it before the sweep
-	if l := r.streams.peek(5); l != nil {
-		t.Fatal("a dropped stream ledger was found")
-	}
-	r.streams.slot(5).Store(old)
 	l := r.streams.enter(5)
 	defer l.mu.Unlock()
 	if l == old || l.dropped {
@@ -257,7 +253,7 @@ func TestTagsThatHoldNothingAreForgotten(t *testing.T) {
 		mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 8, Tag: core.Tag(rune('a' + i))}))
 		d.pass(0, 1)
 	}
-	l := r.streams.peek(0)
+	l := r.streams.enter(0)
 	n := len(l.tallies)
 	l.mu.Unlock()
 	if n > maxIdleTallies {

@@ -95,7 +95,7 @@ func TestARecordThatIsUsedAgainIsNotTakenForTheFormerBlocks(t *testing.T) {
 	mustFree(t, r, first)
 	for range 20 { // one of which may have the record
 		b := mustAllocate(t, r, core.Request{Bytes: 100, Stream: 1})
-		l := r.streams.peek(1)
+		l := r.streams.enter(1)
 		l.withhold(first.ID.Generation, found, core.Quarantined)
 		l.retire(first.ID.Generation, found)
 		l.release(first.ID.Generation, found)

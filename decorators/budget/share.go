@@ -91,8 +91,8 @@ func (s share) charge(o *path.Op, k *keep, g *grant) bool {
 
 // Deallocate takes a block that is freed at once off the ledger.
 func (s share) Deallocate(o *path.Op) bool {
-	l := s.streams.atHand(o.ID.AllocStream, o.Lane)
-	if l == nil {
+	rec := s.part.Of(o.Record)
+	if !rec.isOf(o.ID.Generation) || rec.ledger.Load().mu != o.Lane {
 		o.NotAtOnce = true
 	}
 	if !s.path.Below.Layer.Deallocate(o) {
@@ -100,7 +100,7 @@ func (s share) Deallocate(o *path.Op) bool {
 	}
 	switch {
 	case o.AtOnce:
-		l.release(o.ID.Generation, s.part.Of(o.Record))
+		rec.ledger.Load().release(o.ID.Generation, rec)
 	case o.Block.State != core.Freed: // else released has it
 		o.Settles(s.path)
 	}
@@ -110,6 +110,10 @@ func (s share) Deallocate(o *path.Op) bool {
 // atHand is the ledger of a stream, if its lock is that of a lane, which is locked, and is found
 // without another lock; else nil.
 func (t *streamLedgers) atHand(id core.StreamID, of *path.Lane) *streamLedger {
+	if t.byLane(of) {
+		l, _ := of.Part(t.path.Number()).(*streamLedger)
+		return l
+	}
 	if l := t.slot(id).Load(); l != nil && l.stream == id && l.mu == of && !l.dropped {
 		return l
 	}
@@ -231,7 +235,7 @@ func alsoReap(err, reaped error) error {
 
 func (r *Resource) retired(o *path.Op) {
 	rec := r.part.Of(r.records.Served(o)) // it may be released by now, and be another block's
-	if l := r.streams.peek(o.ID.AllocStream); l != nil {
+	if l := rec.lock(o.ID.Generation); l != nil {
 		l.retire(o.ID.Generation, rec)
 		l.mu.Unlock()
 	}

@@ -85,12 +85,27 @@ const maxIdleTallies = 64
 // ledger guards it while it is of a block there.
 type record struct {
 	of           atomic.Uint64 // the block's generation, 0 while it is of none
+	ledger       atomic.Pointer[streamLedger]
 	tally        *tally
 	account      *streamAccount
 	bytes, drawn uint64
 	pending      bool
 	state        core.BlockState // where the tally counts it
-	_            [16]byte
+	_            [8]byte
+}
+
+// lock locks the ledger that has the block g and returns it, nil if the record is not of g; it may be nil.
+func (r *record) lock(g core.Generation) *streamLedger {
+	if !r.isOf(g) {
+		return nil
+	}
+	l := r.ledger.Load()
+	l.mu.Lock()
+	if !r.isOf(g) || r.ledger.Load() != l { // it is another block's since
+		l.mu.Unlock()
+		return nil
+	}
+	return l
 }
 
 // isOf reports whether it is the record of g; it may be nil.

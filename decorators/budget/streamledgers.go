@@ -10,7 +10,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
-// streamLedgers finds the ledger of a stream. Stream ids are never reused, so
+// streamLedgers finds the ledger of a stream. Where nothing is lent in a stream's order, all leases of a physical stream
+// have one ledger, which is a part of its lane. Else, and for streams without a lane of their own, each
+// stream id has one. Those are never reused, so
 // ledgers of old leases are dropped once they hold nothing: each time the table
 // reaches a size that doubles with what survives, so that dropping costs a
 // constant for each ledger made, and the table is never larger than twice what is
@@ -23,12 +25,14 @@ type streamLedgers struct {
 	ledger   *ledger
 	tags     *tagNews
 	upstream core.Resource
+	lends    bool
 	// path is the budget's.
 	path  *path.Path
 	cache [cacheSlots]atomic.Pointer[streamLedger]
 
 	mu      sync.Mutex
 	byID    map[core.StreamID]*streamLedger
+	lanes   []*streamLedger
 	sweepAt int
 }
 
@@ -37,8 +41,8 @@ const (
 	minSweepAt = 64
 )
 
-func (t *streamLedgers) begin(l *ledger, tags *tagNews, upstream core.Resource) {
-	t.ledger, t.tags, t.upstream = l, tags, upstream
+func (t *streamLedgers) begin(l *ledger, tags *tagNews, upstream core.Resource, lends bool) {
+	t.ledger, t.tags, t.upstream, t.lends = l, tags, upstream, lends
 	t.byID, t.sweepAt = map[core.StreamID]*streamLedger{}, minSweepAt
 }
 
@@ -46,18 +50,15 @@ func (t *streamLedgers) slot(id core.StreamID) *atomic.Pointer[streamLedger] {
 	return &t.cache[uint64(id)%cacheSlots]
 }
 
-// peek returns the ledger of a stream with its lock held, nil if there is none.
-func (t *streamLedgers) peek(id core.StreamID) *streamLedger {
-	for {
-		if l := t.find(id); l == nil || t.lock(l) {
-			return l
-		}
-	}
-}
+// byLane reports whether a lane has a ledger of its own.
+func (t *streamLedgers) byLane(l *path.Lane) bool { return !t.lends && l.Part(path.BackendPart) != nil }
 
 // enter returns the ledger of a stream with its lock held; it makes one if there
 // is none.
 func (t *streamLedgers) enter(id core.StreamID) *streamLedger {
+	if of := t.path.Lane(id); t.byLane(of) {
+		return t.enterLane(of)
+	}
 	for {
 		l := t.find(id)
 		if l == nil {
@@ -67,6 +68,30 @@ func (t *streamLedgers) enter(id core.StreamID) *streamLedger {
 			return l
 		}
 	}
+}
+
+func (t *streamLedgers) enterLane(of *path.Lane) *streamLedger {
+	of.Lock()
+	if l, _ := of.Part(t.path.Number()).(*streamLedger); l != nil {
+		return l
+	}
+	of.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of.Lock()
+	l, _ := of.Part(t.path.Number()).(*streamLedger)
+	if l == nil {
+		l = t.make(0, 0, of)
+		of.SetPart(t.path.Number(), l)
+		t.lanes = append(t.lanes, l)
+	}
+	return l
+}
+
+func (t *streamLedgers) make(id core.StreamID, base uint64, mu *path.Lane) *streamLedger {
+	l := &streamLedger{stream: id, mu: mu, base: base, credit: credit{ledger: t.ledger}, tallies: map[core.Tag]*tally{}, tags: t.tags}
+	l.general.source = &l.credit
+	return l
 }
 
 // lock locks l unless it was dropped.
@@ -107,8 +132,7 @@ func (t *streamLedgers) add(id core.StreamID, base uint64) *streamLedger {
 	if len(t.byID) >= t.sweepAt {
 		t.sweep()
 	}
-	l := &streamLedger{stream: id, mu: t.path.Lane(id), base: base, credit: credit{ledger: t.ledger}, tallies: map[core.Tag]*tally{}, tags: t.tags}
-	l.general.source = &l.credit
+	l := t.make(id, base, t.path.Lane(id))
 	t.byID[id] = l
 	return l
 }
@@ -129,9 +153,19 @@ func (t *streamLedgers) sweep() {
 	t.sweepAt = max(minSweepAt, 2*len(t.byID))
 }
 
+// each yields all stream ledgers; t.mu must be held.
+func (t *streamLedgers) each(yield func(*streamLedger) bool) {
+	for _, l := range t.lanes {
+		if !yield(l) {
+			return
+		}
+	}
+	maps.Values(t.byID)(yield)
+}
+
 // list is all stream ledgers.
 func (t *streamLedgers) list() []*streamLedger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Collect(maps.Values(t.byID))
+	return slices.Collect(t.each)
 }
