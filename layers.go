@@ -10,7 +10,7 @@ import "github.com/fencepost-gpu/fencepost/core"
 // Open calls each function once. Its error fails Open; a nil function is left out. What it
 // returns must reach the upstream by Unwrap, whose String names the stack. It is used by
 // many goroutines at a time until Close has ended, and stays the program's to close after
-// that. With one, allocations and frees leave the quick path (docs/architecture.md). Test
+// that. With one, allocations and frees are not served at once (docs/architecture.md). Test
 // it with package coretest.
 type Layers struct {
 	// AroundBudget see what the device is asked for: red zones included, and a free when

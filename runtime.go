@@ -253,11 +253,16 @@ func hostName() string {
 // with a million of them at a time is looked at less often.
 const tagShare = 50
 
+// glance is how often the tags are looked at for the one moment at which most is
+// live: it is no part of a second, so that work with a beat of its own is met in
+// all its phases.
+const glance = 47 * time.Millisecond
+
 // keepMetrics keeps what metrics need to know between scrapes: the peaks of windows
-// of time, and the tags that have series.
+// of time, the tags that have series, and what they held at the peak.
 func (r *Runtime) keepMetrics() {
-	var next time.Time
-	r.onClose(everySecond(func(now time.Time) {
+	var next, nextGlance time.Time
+	r.onClose(every(time.Second, func(now time.Time) {
 		r.backend.TurnPeaks(now)
 		if now.Before(next) {
 			return
@@ -266,12 +271,18 @@ func (r *Runtime) keepMetrics() {
 		r.tags.Look(now, r.budget.Holders())
 		next = now.Add(tagShare * time.Since(now))
 	}))
+	r.onClose(every(glance, func(now time.Time) {
+		if !now.Before(nextGlance) {
+			r.tags.Glance(now, r.budget.Holders())
+			nextGlance = now.Add(tagShare * time.Since(now))
+		}
+	}))
 }
 
-// everySecond calls f when a second of the clock begins, until the function that
-// it returns is called, which waits for a call under way. f must not wait for the
+// every calls f at whole multiples of an interval, until the function that it
+// returns is called, which waits for a call under way. f must not wait for the
 // device.
-func everySecond(f func(now time.Time)) (end func(context.Context) error) {
+func every(interval time.Duration, f func(now time.Time)) (end func(context.Context) error) {
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -279,7 +290,7 @@ func everySecond(f func(now time.Time)) (end func(context.Context) error) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Second - time.Duration(time.Now().Nanosecond())):
+			case <-time.After(interval - time.Duration(time.Now().UnixNano())%interval):
 				f(time.Now())
 			}
 		}

@@ -82,7 +82,7 @@ func isProgram(f runtime.Frame) bool {
 	case folder == "":
 		return false
 	}
-	for _, library := range [...]string{"/core/", "/cuda/", "/decorators/", "/telemetry/"} {
+	for _, library := range [...]string{"/core/", "/cuda/", "/decorators/", "/telemetry/", "/internal/path/"} {
 		if strings.HasPrefix(folder+"/", library) {
 			return false
 		}

@@ -23,7 +23,7 @@ func TestThePackageOfAFunctionIsItsImportPath(t *testing.T) {
 
 func TestAStackBeginsAtTheFirstFrameOutsideTheLibrary(t *testing.T) {
 	library := []string{"runtime.Callers", module + "/cuda/sim.(*Device).run", module + "/decorators/debugguard.(*Resource).Allocate", module + "/telemetry/profile.(*Allocations).Sampled",
-		module + "/telemetry.(*Resource).Allocate", module + "/core.(*Runtime).Allocate", module + "/core/coretest.(*Faults).Allocate", module + "/cuda.Alloc[...]", module + ".(*Runtime).Dump"}
+		module + "/telemetry.(*Resource).Allocate", module + "/core.(*Runtime).Allocate", module + "/core/coretest.(*Faults).Allocate", module + "/internal/path.(*Path).Allocate", module + "/cuda.Alloc[...]", module + ".(*Runtime).Dump"}
 	for _, c := range []struct{ function, file string }{
 		{"main.load", "main.go"},
 		{"example.com/service.(*Server).sort", "server.go"},

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -81,16 +80,6 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 	r.init(r, "async("+deviceName(drv)+")", drv, streams, pool, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
-}
-
-// Allocate allocates from the pool in the order of req.Stream. The block's
-// readiness is its first write: uses on other streams wait for it. A request
-// with Isolated set gets a mapping of its own instead, which may block in the
-// driver; if the device maps no memory it is refused with an error that matches
-// errors.ErrUnsupported.
-func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (b core.Block, err error) {
-	err = r.allocate(&req, &b) // a promoted method would copy both once more
-	return b, err
 }
 
 func deviceName(drv driver.Driver) string {

@@ -10,7 +10,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/path"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // block is the record of one allocation. Records are pooled, so whoever finds one
@@ -122,7 +121,7 @@ type streamBooks struct {
 }
 
 // joins makes the books part of a group, with the lock of a lane.
-func (b *streamBooks) joins(group *books.Group, lane *quick.Lane) {
+func (b *streamBooks) joins(group *books.Group, lane *path.Lane) {
 	group.Add(&b.Books, lane, func(show func(*core.Block, *books.Entry)) {
 		b.blocks.Each(func(record *block) { show(&record.core, &record.entry) })
 	})

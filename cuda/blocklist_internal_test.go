@@ -7,7 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/blocktable"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // shelve puts blocks of the generations from..to into books.
@@ -42,7 +42,7 @@ func TestAListingThatIsStoppedEndsAtOnce(t *testing.T) {
 // new name: it is another block, which the listing may meet where it belongs.
 func TestARecycledRecordIsNotListed(t *testing.T) {
 	b := &streamBooks{}
-	b.joins(new(books.Group), new(quick.Lane))
+	b.joins(new(books.Group), new(path.Lane))
 	shelve(b, 1, 2)
 	listed := []core.Generation{}
 	b.list(func(info core.BlockInfo) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
@@ -41,7 +41,7 @@ var _ core.Resource = (*DirectResource)(nil)
 func NewDirectResource(drv driver.Driver) *DirectResource {
 	r := &DirectResource{Unsupported: core.Unsupported{Resource: "direct(" + deviceName(drv) + ")"},
 		drv: drv, live: map[core.Generation]*block{}}
-	r.books.joins(&r.group, new(quick.Lane))
+	r.books.joins(&r.group, new(path.Lane))
 	r.windows = books.NewWindows(&r.group, time.Now())
 	return r
 }

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"context"
 	"errors"
 	"slices"
 
@@ -9,44 +8,39 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
-// Deallocate queues the free on the allocation stream and hands the block to pending. While uses
-// on other streams are outstanding that the stream is not ordered after it is only retired, and no stream
-// waits for them: a reap that sees them completed goes on. While a launch is announced
-// on the block it is only retired: the last such launch to end queues the
-// free, or leaves it to the next reap. While the allocation stream is capturing
-// the block is only retired, too: a reap after the end of the capture queues the
-// free.
-func (r *tracker) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
-	b, err := r.streams.table.find("Deallocate", id, id.AllocStream)
+// free queues the free of an operation's block, or parks it.
+func (r *tracker) free(o *path.Op) error {
+	b, err := r.streams.table.find("Deallocate", o.ID, o.ID.AllocStream)
 	if err != nil {
-		return core.Block{}, err
+		return err
 	}
 	b.core.State = core.Retired
-	result := b.core
+	o.Block, o.Record = b.core, &b.Record
 	waits := b.awaitLaunches()
 	if waits == waitsForLaunches || !r.givesAtOnce(b) {
 		b.retire() // before the free can be queued, and so reaped
 	}
 	b.mu.Unlock()
 	if waits == waitsForLaunches {
-		return result, nil
+		return nil
 	}
 	waits, done, err := r.queueFree(b, true)
 	if err != nil {
 		r.revive(b)
-		return core.Block{}, err
+		return err
 	}
 	defer r.releaseCompleted(done)
 	if waits == waitsForNothing {
-		result.State = core.Freed
+		o.Block.State = core.Freed
 		b.stream.books.free(b)
 		r.releaseBlock(b)
 	} else {
 		r.parkUnlessQueued(b, waits)
 	}
-	return result, nil
+	return nil
 }
 
 // givesAtOnce reports whether a block is released by who queues its free.

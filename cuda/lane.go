@@ -6,7 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/cuda/internal/fit"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // lane is what a stream owns of the pool's memory: pages, and which of their bytes are
@@ -33,7 +33,7 @@ import (
 type lane struct {
 	_ [64]byte // lanes share no cache line
 	// mu is the lock of home's lane on the host, which guards its books, too.
-	mu *quick.Lane
+	mu *path.Lane
 	// home is the stream whose allocations take from the lane, stream the one whose
 	// places the marks are: the same, and the backstop once home was given up.
 	home, stream *stream

@@ -157,7 +157,7 @@ func (m *lanes) owns(s *stream, ptr uint64) bool {
 	return at < uint64(len(m.owners)) && s.lane != nil && m.owners[at].Load() == s.lane
 }
 
-// tellEnd is the rest of a free on the quick path where there is an oracle, which must hear of it
+// tellEnd is the rest of a free at once where there is an oracle, which must hear of it
 // first, and under no lane's lock. The stream may have been given up since.
 func (m *lanes) tellEnd(l *lane, s *stream, ptr, bytes uint64) {
 	m.oracle.BlockEnds(ptr, s.Handle())

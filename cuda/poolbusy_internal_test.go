@@ -7,7 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
 )
 
 // An operation that meets a stream's lock waits for it, and then is served as any other.
@@ -15,13 +15,13 @@ func TestABusyStreamIsWaitedFor(t *testing.T) {
 	drv := &drivertest.Null{}
 	streams := must.Get(NewStreamPool(drv, StreamPoolConfig{}))(t)
 	pool := must.Get(NewPoolResource(drv, streams, PoolConfig{ReapInterval: -1}))(t)
-	gate := quicktest.NewGate(pool, 0, 0)
+	gate := pathtest.NewGate(pool, 0, 0)
 	lease := must.Get(streams.Acquire(t.Context(), "busy"))(t)
 	req := core.Request{Bytes: 4096, Stream: lease.ID()}
 	kept := must.Get(gate.Allocate(t.Context(), req))(t) // the stream has memory from now on
 	b := must.Get(gate.Allocate(t.Context(), req))(t)
 	must.Get(gate.Deallocate(t.Context(), b.ID))(t)
-	ordinary := gate.Ordinary.Allocations.Load() + gate.Ordinary.Frees.Load()
+	prepared := gate.Prepared.Allocations.Load() + gate.Prepared.Frees.Load()
 	for range 10 {
 		var b core.Block
 		for _, do := range []func() error{
@@ -36,8 +36,8 @@ func TestABusyStreamIsWaitedFor(t *testing.T) {
 			must.Do(t, <-done)
 		}
 	}
-	if now := gate.Ordinary.Allocations.Load() + gate.Ordinary.Frees.Load(); now != ordinary {
-		t.Errorf("%d of 20 operations went the ordinary way", now-ordinary)
+	if now := gate.Prepared.Allocations.Load() + gate.Prepared.Frees.Load(); now != prepared {
+		t.Errorf("%d of 20 operations were prepared", now-prepared)
 	}
 	must.Get(gate.Deallocate(t.Context(), kept.ID))(t)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/path"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // streamTable knows every physical stream and which lease is on it. Looking a
@@ -54,7 +53,7 @@ func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
 	t.records.Records = path.NewRecords(recordBook{t})
 	t.leases.Store(noLeases())
 	t.all.Store(&[]*stream{})
-	t.adoptedBooks.joins(&t.group, new(quick.Lane))
+	t.adoptedBooks.joins(&t.group, new(path.Lane))
 	t.setLease(core.DefaultStream, t.add(0, false))
 	return t
 }
@@ -181,7 +180,7 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.order.Add(&s.Stream, handle, adopted || handle == 0, &counters.Counts)
-	s.host.SetPart(quick.BackendPart, s)
+	s.host.SetPart(path.BackendPart, s)
 	all := append(slices.Clone(*t.all.Load()), s)
 	t.all.Store(&all)
 	return s
@@ -364,7 +363,7 @@ type stream struct {
 	// host is the stream's lane, under whose lock are its books, its part of a pool, and what
 	// the layers above have of it. spare are records of blocks that the next allocations
 	// take.
-	host  quick.Lane
+	host  path.Lane
 	spare []*block
 
 	// frees is where retired blocks wait until they are released.

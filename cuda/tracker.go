@@ -27,7 +27,10 @@ type tracker struct {
 	name    string
 	streams *StreamPool
 
+	path   *path.Path
 	memory memory
+	// own is the memory if it is the runtime's own pool, else nil.
+	own *lanes
 	// atOnce is the memory's giveAtOnce.
 	atOnce bool
 	// inMemory is how many are in a call of the memory's that closing it must not
@@ -59,6 +62,7 @@ type tracker struct {
 // starts the reaper.
 func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, streams *StreamPool, m memory, props driver.Properties, isolatedAddresses uint64, isolatedRanges int) {
 	r.owner, r.name, r.streams, r.memory, r.atOnce = owner, name, streams, m, m.giveAtOnce()
+	r.path = path.New(owner, serving{tracker: r}, r)
 	r.oracle = driver.OracleOf(drv)
 	r.windows = books.NewWindows(&streams.table.group, time.Now())
 	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses, isolatedRanges)
@@ -66,12 +70,10 @@ func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, stre
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 }
 
-// allocate is Allocate of the backend: it makes b the block for req if it succeeds.
-func (r *tracker) allocate(req *core.Request, b *core.Block) error {
+// allocate makes the block of an operation.
+func (r *tracker) allocate(o *path.Op) error {
+	req := &o.Request
 	if err := r.refuseClosed("Allocate"); err != nil {
-		return err
-	}
-	if err := req.Normalize("Allocate"); err != nil {
 		return err
 	}
 	s, err := r.streams.table.resolve("Allocate", req.Stream)
@@ -79,7 +81,7 @@ func (r *tracker) allocate(req *core.Request, b *core.Block) error {
 		return err
 	}
 	if req.Isolated {
-		return r.allocateIsolated(s, req, b)
+		return r.allocateIsolated(s, o)
 	}
 	ptr, ready, done, err := r.allocateOn(s, req)
 	if err != nil {
@@ -87,29 +89,15 @@ func (r *tracker) allocate(req *core.Request, b *core.Block) error {
 		return err
 	}
 	record := r.streams.table.records.get()
-	describe(b, req, ptr, r.streams.table.ordinal)
-	record.fill(s, b, req, ready)
+	describe(&o.Block, req, ptr, r.streams.table.ordinal)
+	record.fill(s, &o.Block, req, ready)
 	s.books.admit(&r.streams.table.group, record)
+	o.Record, o.Got = &record.Record, r.path
 	if req.Withheld && r.oracle != nil {
 		r.oracle.BlockIsTracked(ptr, false)
 	}
-	if done != nil {
-		r.releaseBeside(done, b.ID)
-	}
-	return nil
-}
-
-// releaseBeside releases what an allocation found completed. Where a listener panics,
-// nobody gets the block.
-func (r *tracker) releaseBeside(done *reapBatch, id core.BlockID) {
-	returned := false
-	defer func() {
-		if !returned {
-			_, _ = r.Deallocate(context.Background(), id)
-		}
-	}()
 	r.releaseCompleted(done)
-	returned = true
+	return nil
 }
 
 // describe makes b a live block for req at ptr. The memory was taken before, so that the generation is larger
@@ -179,7 +167,8 @@ func (r *tracker) allocateLocked(s *stream, req *core.Request) (uint64, *fence.P
 // that. Its free waits in the stream's queue like any other, but an unmap respects no stream's
 // order, so it comes after the free is completed, and nothing is queued on the device but
 // the waits for other streams.
-func (r *tracker) allocateIsolated(s *stream, req *core.Request, b *core.Block) error {
+func (r *tracker) allocateIsolated(s *stream, o *path.Op) error {
+	req := &o.Request
 	if r.mapper.Granularity() == 0 {
 		return refuse.Unsupported("Allocate of an isolated block", r.String(), isolationAdvice)
 	}
@@ -200,14 +189,15 @@ func (r *tracker) allocateIsolated(s *stream, req *core.Request, b *core.Block) 
 		r.oracle.BlockIsTracked(at.Ptr, !req.Withheld)
 	}
 	record := r.streams.table.records.get()
-	describe(b, req, at.Ptr, r.streams.table.ordinal)
-	record.fillMapped(s, b, req, at.Bytes)
+	describe(&o.Block, req, at.Ptr, r.streams.table.ordinal)
+	record.fillMapped(s, &o.Block, req, at.Bytes)
 	// The books must be the last to hear of any allocation, and the count comes before the
 	// bytes: so whatever is on its way is lacking in the books, and nothing on its way makes
 	// up for something else. See census.
 	r.isolated.Add(1)
-	r.isolatedBytes.Add(int64(b.Bytes))
+	r.isolatedBytes.Add(int64(o.Block.Bytes))
 	s.books.admit(&r.streams.table.group, record)
+	o.Record = &record.Record
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/path"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // PrepareUse announces the launch on its blocks, which are locked one at a time,
@@ -38,8 +37,8 @@ func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Tic
 	}
 }
 
-// PassesUses is for the layer above, which calls the tracker for them: see package quick.
-func (r *tracker) PassesUses() (core.Resource, quick.Uses) { return r.owner, r }
+// PassesUses is for the layer above, which calls the tracker for them: see package path.
+func (r *tracker) PassesUses() (core.Resource, path.Uses) { return r.owner, r }
 
 // prepare is one attempt. If a conflicting launch is in the way it also
 // returns the channel that is closed when that one ends.

@@ -87,7 +87,7 @@ func NewFindings(cfg FindingsConfig) *Findings {
 		byTag: map[tagKey]uint64{}, tags: map[core.Tag]bool{}, unwritten: map[string]bool{},
 	}
 	if cfg.TracerProvider != nil {
-		c.tracer = cfg.TracerProvider.Tracer(ScopeName)
+		c.tracer = tracerOf(cfg.TracerProvider)
 	}
 	return c
 }

@@ -147,7 +147,7 @@ func (n numbering) line(s sdktrace.ReadOnlySpan) string {
 	if s.SpanKind() != trace.SpanKindInternal {
 		line += " kind=" + s.SpanKind().String()
 	}
-	if s.InstrumentationScope().Name != telemetry.ScopeName {
+	if scope := s.InstrumentationScope(); scope.Name != telemetry.ScopeName || scope.Version == "" || !strings.HasPrefix(scope.SchemaURL, "https://opentelemetry.io/schemas/") {
 		line += " scope=" + s.InstrumentationScope().Name
 	}
 	for _, kv := range s.Attributes() {

@@ -1,9 +1,20 @@
 package telemetry
 
-import "go.opentelemetry.io/otel/attribute"
+import (
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/internal/version"
+)
 
 // ScopeName is the instrumentation scope of every span of this package.
 const ScopeName = "github.com/fencepost-gpu/fencepost/telemetry"
+
+// tracerOf is the tracer of this package's spans.
+func tracerOf(p trace.TracerProvider) trace.Tracer {
+	return p.Tracer(ScopeName, trace.WithInstrumentationVersion(version.Fencepost()), trace.WithSchemaURL(semconv.SchemaURL))
+}
 
 // SpanName is the name of a span. Names carry no identifiers, so that a
 // tracing backend can group by them.

@@ -41,7 +41,7 @@ func NewProbe(upstream core.Resource, name string, provider trace.TracerProvider
 	}
 	p := &Probe{upstream: upstream, name: name, device: AttrDevice.Int(upstream.Ordinal())}
 	if provider != nil {
-		p.tracer = provider.Tracer(ScopeName)
+		p.tracer = tracerOf(provider)
 	}
 	return p, nil
 }

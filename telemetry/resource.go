@@ -10,7 +10,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/path"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -42,7 +41,7 @@ type Resource struct {
 	since    time.Time
 	// tracing is nil if nothing is traced.
 	tracing *tracing
-	path    *quick.Path
+	path    *path.Path
 }
 
 var _ core.Resource = (*Resource)(nil)
@@ -58,14 +57,13 @@ func NewResource(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, &core.InvalidRequestError{Op: op, Field: "Level", Reason: "unknown: use one of the Level constants"}
 	}
 	r := &Resource{upstream: upstream, since: time.Now(), tracing: cfg.tracing(upstream.Ordinal())}
-	below := quick.Of(upstream)
-	r.path = below.Extend(r, &quickCalls{r, below, below.NewPart()})
+	r.path = path.Over(upstream, false).Extend(r, share{Resource: r})
 	return r, nil
 }
 
 // SharedRecords are the upstream's, for the layers above: see package path.
 func (r *Resource) SharedRecords() (core.Resource, *path.Records) {
-	return r, path.SharedBy(r.upstream)
+	return r, r.path.Below.Shared(r.upstream)
 }
 
 // Operations is a snapshot of the calls so far. It makes no call upstream.
@@ -79,84 +77,19 @@ func (r *Resource) Operations() metrics.Operations {
 
 // Allocate forwards, counts, and traces as [SpanAlloc].
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
-	var start monotime.Instant
-	var span trace.Span
-	below, as := r.tracing.admit(ctx, LevelOperations, nil)
-	if as.starts() {
-		start = monotime.Now()
-		below, span = r.tracing.start(below, SpanAlloc, as)
+	below, span, late := r.enter(ctx, SpanAlloc)
+	if span == nil {
+		err = r.path.Allocate(below, late, &req, &b)
+		return b, err
 	}
-	if span == nil && r.path.Allocate(below, &req, &b) {
-		return b, nil
-	}
-	var ref core.SpanRef
-	switch {
-	case span != nil:
-		ref = spanRef(span)
-		b, err = r.allocate(below, span, req)
-	case as == declined:
-		start = monotime.Now()
-		root := r.tracing.roots.decline(ctx)
-		b, err = r.upstream.Allocate(root, req)
-		root.done()
-	default:
-		start = monotime.Now()
-		b, err = r.upstream.Allocate(below, req)
-	}
-	took := monotime.Now().Since(start)
-	if err != nil && ref.IsZero() {
-		ref = r.tracing.failed(ctx, &oplog.Event{Op: oplog.OpAllocate, Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Duration: took, Err: err})
-	}
-	r.calls.Note(oplog.OpAllocate, req.Stream, took, ref, err)
-	return b, err
-}
-
-// Deallocate forwards, counts, and traces as [SpanDealloc].
-func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
-	var start monotime.Instant
-	var span trace.Span
-	below, as := r.tracing.admit(ctx, LevelOperations, nil)
-	if as.starts() {
-		start = monotime.Now()
-		below, span = r.tracing.start(below, SpanDealloc, as)
-	}
-	if span == nil && r.path.Deallocate(below, &id, &b) {
-		return b, nil
-	}
-	var ref core.SpanRef
-	switch {
-	case span != nil:
-		ref = spanRef(span)
-		b, err = r.deallocate(below, span, id)
-	case as == declined:
-		start = monotime.Now()
-		root := r.tracing.roots.decline(ctx)
-		b, err = r.upstream.Deallocate(root, id)
-		root.done()
-	default:
-		start = monotime.Now()
-		b, err = r.upstream.Deallocate(below, id)
-	}
-	took := monotime.Now().Since(start)
-	if err != nil && ref.IsZero() {
-		ref = r.tracing.failed(ctx, &oplog.Event{Op: oplog.OpDeallocate, Stream: id.AllocStream, Block: id, Duration: took, Err: err})
-	}
-	r.calls.Note(oplog.OpDeallocate, id.AllocStream, took, ref, err)
-	return b, err
-}
-
-// allocate tells the upstream the span before it forwards, so that a wait for
-// the block's readiness can link to it.
-func (r *Resource) allocate(ctx context.Context, span trace.Span, req core.Request) (b core.Block, err error) {
-	req.Span = spanRef(span)
+	req.Span = spanRef(span) // so that a wait for the block's readiness can link to it
 	returned := false
 	defer func() {
 		if !returned && b.ID.Generation != 0 { // a span processor panics, and nobody gets the block
 			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), b.ID)
 		}
 	}()
-	b, err = r.upstream.Allocate(ctx, req)
-	if err != nil {
+	if err = r.path.Allocate(below, late, &req, &b); err != nil {
 		set(span, r.tracing.requestAttributes(req))
 	} else {
 		set(span, r.tracing.blockAttributes(b))
@@ -166,8 +99,13 @@ func (r *Resource) allocate(ctx context.Context, span trace.Span, req core.Reque
 	return b, err
 }
 
-func (r *Resource) deallocate(ctx context.Context, span trace.Span, id core.BlockID) (core.Block, error) {
-	b, err := r.upstream.Deallocate(ctx, id)
+// Deallocate forwards, counts, and traces as [SpanDealloc].
+func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
+	below, span, late := r.enter(ctx, SpanDealloc)
+	err = r.path.Deallocate(below, late, &id, &b)
+	if span == nil {
+		return b, err
+	}
 	if err != nil {
 		set(span, r.tracing.idAttributes(id))
 	} else {
@@ -175,6 +113,19 @@ func (r *Resource) deallocate(ctx context.Context, span trace.Span, id core.Bloc
 	}
 	r.tracing.endSpan(span, err)
 	return b, err
+}
+
+// enter is the context in which an allocation or a free goes on, with the span that it gets or, for what cannot be served at
+// once, with the root that the sampler declines.
+func (r *Resource) enter(ctx context.Context, name SpanName) (below context.Context, span trace.Span, late path.Contexts) {
+	below, as := r.tracing.admit(ctx, LevelOperations, nil)
+	switch {
+	case as.starts():
+		below, span = r.tracing.start(below, name, as)
+	case as == declined:
+		late = r.tracing.roots
+	}
+	return below, span, late
 }
 
 // String names the stack, such as "telemetry(budget(async(sim:0)))".
@@ -259,40 +210,68 @@ func (r *Resource) CheckLive(ctx context.Context) error { return r.upstream.Chec
 // Inspect is the upstream's.
 func (r *Resource) Inspect() core.Inspector { return r.upstream.Inspect() }
 
-// quickCalls counts what is not traced.
-type quickCalls struct {
-	r     *Resource
-	below *quick.Path
-	part  int
+// share is the layer's share of the path: it counts calls.
+type share struct {
+	path.Simple
+	*Resource
 }
 
+// Path is the layer's, for the layers of this module: see package path.
+func (r *Resource) Path() *path.Path { return r.path }
+
 // calls are the counters of a lane, which is locked.
-func (q *quickCalls) calls(l *quick.Lane) *metrics.LaneCalls {
-	if c, ok := l.Part(q.part).(*metrics.LaneCalls); ok {
+func (s share) callsOf(l *path.Lane) *metrics.LaneCalls {
+	if c, ok := l.Part(s.path.Number()).(*metrics.LaneCalls); ok {
 		return c
 	}
-	c := q.r.calls.OfLane(l)
-	l.SetPart(q.part, c)
+	c := s.calls.OfLane(l)
+	l.SetPart(s.path.Number(), c)
 	return c
 }
 
-// Allocate counts the call.
-func (q *quickCalls) Allocate(o *quick.Op) bool {
-	ok := q.below.Layer.Allocate(o)
-	if ok {
-		q.calls(o.Lane).NoteAllocate(o.Took())
+// Allocate counts a call that is in no sampled trace.
+func (s share) Allocate(o *path.Op) bool {
+	if !s.path.Below.Layer.Allocate(o) {
+		return false
 	}
-	return ok
+	if o.Span.IsZero() {
+		s.callsOf(o.Lane).NoteAllocate(o.Took())
+	} else {
+		o.Settles(s.path)
+	}
+	return true
 }
 
-// Deallocate counts the call.
-func (q *quickCalls) Deallocate(o *quick.Op) bool {
-	ok := q.below.Layer.Deallocate(o)
-	if ok {
-		q.calls(o.Lane).NoteDeallocate(o.Took())
+// Deallocate counts a call that is in no sampled trace.
+func (s share) Deallocate(o *path.Op) bool {
+	if !s.path.Below.Layer.Deallocate(o) {
+		return false
 	}
-	return ok
+	if o.Span.IsZero() {
+		s.callsOf(o.Lane).NoteDeallocate(o.Took())
+	} else {
+		o.Settles(s.path)
+	}
+	return true
 }
 
-// QuickPath is the layer's, for the layers of this module: see package quick.
-func (r *Resource) QuickPath() *quick.Path { return r.path }
+// Settle counts a call that has failed or is in a sampled trace.
+func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
+	if root, ok := ctx.(*declinedRoot); ok && o.Late {
+		ctx = root.Context
+	}
+	e := oplog.Event{Op: oplog.OpAllocate, Stream: o.Request.Stream, Tag: o.Request.Tag, Requested: o.Request.Requested, Bytes: o.Request.Bytes, Err: err}
+	if o.Free {
+		e = oplog.Event{Op: oplog.OpDeallocate, Stream: o.ID.AllocStream, Block: o.ID, Err: err}
+	}
+	e.Duration = monotime.Now().Since(o.Began)
+	var span core.SpanRef
+	if inTracedOperation(ctx) {
+		span = o.Span
+	}
+	if err != nil && span.IsZero() {
+		span = s.tracing.failed(ctx, &e)
+	}
+	s.calls.Note(e.Op, e.Stream, e.Duration, span, err)
+	return err
+}

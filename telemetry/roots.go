@@ -126,6 +126,12 @@ func (r *roots) decline(ctx context.Context) *declinedRoot {
 		reusable: kind.Kind() == reflect.Pointer || kind.Size() == 0}
 }
 
+// Begin is decline for an operation of which a layer beneath may want to know the context.
+func (r *roots) Begin(ctx context.Context) context.Context { return r.decline(ctx) }
+
+// End is done for what Begin has returned.
+func (r *roots) End(ctx context.Context) { ctx.(*declinedRoot).done() }
+
 // done gives the context back at the end of its operation, if it may be used again.
 func (d *declinedRoot) done() {
 	if d.reusable && d.state.Load()&1 == 0 {

@@ -38,7 +38,7 @@ func (cfg Config) tracing(ordinal int) *tracing {
 		events = &cfg.Findings.events
 	}
 	t := &tracing{
-		tracer: cfg.TracerProvider.Tracer(ScopeName),
+		tracer: tracerOf(cfg.TracerProvider),
 		level:  cfg.Level,
 		device: AttrDevice.Int(ordinal),
 

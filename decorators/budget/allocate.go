@@ -2,8 +2,6 @@ package budget
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/path"
@@ -15,111 +13,16 @@ import (
 // that is not open; core.OutOfBudgetError, which matches core.ErrClaimExceeded
 // if it is the claim that is short; and the upstream's. After an error nothing is charged.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
-	if r.path.Allocate(ctx, &req, &b) {
-		return b, nil
-	}
-	if err := req.Normalize("Allocate"); err != nil {
-		return b, err
-	}
-	var c *claim
-	if req.Claim != 0 {
-		if c, err = r.claims.find("Allocate", req.Claim); err != nil {
-			return b, err
-		}
-		req.Claim = 0 // it means nothing to the layers below
-	}
-	err = r.attempt(ctx, &req, c, &b)
-	if err != nil && curable(err) {
-		err = r.retry(ctx, &req, c, &b, err)
-	}
+	err = r.path.Allocate(ctx, nil, &req, &b)
 	return b, err
-}
-
-// shortage is the error of an account that lacks the bytes. It stays inside the
-// package: the caller gets the explained refusal made from it.
-type shortage struct {
-	account          account
-	bytes, remaining uint64
-}
-
-func (s *shortage) Error() string { return fmt.Sprintf("%d bytes short of budget", s.bytes) }
-
-// curable reports whether reaping may help.
-func curable(err error) bool {
-	_, short := errors.AsType[*shortage](err)
-	return short || errors.Is(err, core.ErrOutOfMemory)
-}
-
-// retry is the second and last attempt, after a reap. first is why the first
-// one failed.
-func (r *Resource) retry(ctx context.Context, req *core.Request, c *claim, b *core.Block, first error) error {
-	reaped := r.upstream.ReapPending(ctx)
-	err := r.attempt(ctx, req, c, b)
-	short, again := errors.AsType[*shortage](err)
-	_, before := errors.AsType[*shortage](first)
-	switch {
-	case again && before:
-		return r.refuse(ctx, req, short, reaped)
-	case again:
-		return alsoReap(first, reaped)
-	case !before:
-		r.repeated.Add(1) // the upstream failed once more than is told
-	}
-	return alsoReap(err, reaped)
-}
-
-// alsoReap adds the error of the reap, if any, to err: it may be the reason,
-// and a lost device must not go unnoticed.
-func alsoReap(err, reaped error) error {
-	if err == nil || reaped == nil {
-		return err
-	}
-	return fmt.Errorf("%w; the reap before the retry failed too: %w", err, reaped)
-}
-
-// attempt charges req to c, or to the general ledger if that is nil, and asks
-// the upstream once for b.
-func (r *Resource) attempt(ctx context.Context, req *core.Request, c *claim, b *core.Block) error {
-	var g grant
-	if short := r.obtain(req, c, &g); short != nil {
-		return short
-	}
-	returned := false
-	defer func() {
-		if !returned { // code of the user's panics in a layer below, which keeps no block
-			g.undo()
-		}
-	}()
-	var err error
-	*b, err = r.upstream.Allocate(ctx, *req)
-	if returned = true; err != nil {
-		g.undo()
-		return err
-	}
-	g.become(b.ID.Generation, r.part.Of(r.records.Enter(b)))
-	return nil
 }
 
 // Deallocate passes the free on. Once it has succeeded the block's bytes are
 // pending; they leave the ledger by notice. After an error nothing changed.
 // Errors are the upstream's; it does not block.
 func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
-	if r.path.Deallocate(ctx, &id, &b) {
-		return b, nil
-	}
-	if b, err = r.upstream.Deallocate(ctx, id); err != nil {
-		return b, err
-	}
-	if b.State == core.Freed { // released has it
-		return b, nil
-	}
-	rec := r.part.Of(r.records.Find(b.ID)) // it may be released by now, and be another block's
-	if l := r.streams.peek(b.ID.AllocStream); l != nil {
-		l.retire(b.ID.Generation, rec)
-		l.mu.Unlock()
-	}
-	r.ledger.tellRoom()
-	return b, nil
+	err = r.path.Deallocate(ctx, nil, &id, &b)
+	return b, err
 }
 
 // Withhold counts a live block among the holders as what it is above, and passes
@@ -238,7 +141,7 @@ func (r *Resource) draw(l *streamLedger, a *streamAccount, n uint64, lends bool,
 	}
 	lent, ok := a.source.take(n, lendable)
 	if !ok {
-		return &shortage{account: a.source, bytes: n, remaining: a.source.room(lendable)}
+		return &shortage{of: r, account: a.source, bytes: n, remaining: a.source.room(lendable)}
 	}
 	a.loan += lent
 	*p = part{account: a, bytes: n, lent: lent}
@@ -277,10 +180,6 @@ func (r *Resource) lendable(l *streamLedger, a *streamAccount) uint64 {
 func (g *grant) undo() {
 	g.ledger.mu.Lock()
 	defer g.ledger.mu.Unlock()
-	g.undoLocked()
-}
-
-func (g *grant) undoLocked() {
 	g.drawn.giveBack()
 	g.padding.giveBack()
 	g.tally.in[g.as].sub(g.drawn.bytes + g.padding.bytes)

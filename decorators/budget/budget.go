@@ -10,7 +10,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/path"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // Config configures a budget.
@@ -45,7 +44,7 @@ type Resource struct {
 	refusals atomic.Uint64
 	repeated atomic.Uint64 // failures of the upstream that were tried again
 
-	path    *quick.Path
+	path    *path.Path
 	records *path.Records
 	part    path.Part[record]
 }
@@ -64,12 +63,11 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.tags.tell(cfg.OnTag)
 	r.streams.begin(&r.ledger, &r.tags, upstream)
 	r.SetLimit(cfg.Limit)
-	if below := quick.Of(upstream); !r.lends && path.HasRoom(upstream) {
-		r.path = below.Extend(r, &quickBudget{r, below})
-		r.streams.path = r.path
-	}
-	r.records, r.part = path.Join[record](upstream, r.path != nil)
-	r.records.Subscribe(upstream, path.Listener{Hear: r.released, OnPath: r.path != nil})
+	below := path.Over(upstream, true)
+	r.path = below.Extend(r, share{r})
+	r.streams.path = r.path
+	r.records, r.part = path.Join[record](below, upstream)
+	r.records.Subscribe(upstream, path.Listener{Hear: r.released})
 	return r, nil
 }
 
@@ -132,8 +130,8 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	return r.upstream.AbortUse(ctx, t)
 }
 
-// PassesUses is for the layer above, which calls the upstream for them: see package quick.
-func (r *Resource) PassesUses() (core.Resource, quick.Uses) { return r, quick.UsesOf(r.upstream) }
+// PassesUses is for the layer above, which calls the upstream for them: see package path.
+func (r *Resource) PassesUses() (core.Resource, path.Uses) { return r, path.UsesOf(r.upstream) }
 
 // RecordUse is the upstream's.
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {

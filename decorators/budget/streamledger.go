@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // streamLedger is the ledger of one stream: what is live and pending there, by
@@ -40,7 +40,7 @@ type streamLedger struct {
 
 	// What an allocation and a free look at comes first.
 	stream core.StreamID
-	mu     *quick.Lane // of the stream, or one of its own
+	mu     *path.Lane // of the stream, or one of its own
 	// dropped is set when the table forgets the stream ledger, which it does not
 	// do while grants are under way or blocks on its books.
 	dropped bool

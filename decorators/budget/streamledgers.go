@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // streamLedgers finds the ledger of a stream. Stream ids are never reused, so
@@ -23,8 +23,8 @@ type streamLedgers struct {
 	ledger   *ledger
 	tags     *tagNews
 	upstream core.Resource
-	// path is the budget's, nil if it has none.
-	path  *quick.Path
+	// path is the budget's.
+	path  *path.Path
 	cache [cacheSlots]atomic.Pointer[streamLedger]
 
 	mu      sync.Mutex
@@ -107,11 +107,7 @@ func (t *streamLedgers) add(id core.StreamID, base uint64) *streamLedger {
 	if len(t.byID) >= t.sweepAt {
 		t.sweep()
 	}
-	mu := t.path.Lane(id)
-	if mu == nil {
-		mu = new(quick.Lane)
-	}
-	l := &streamLedger{stream: id, mu: mu, base: base, credit: credit{ledger: t.ledger}, tallies: map[core.Tag]*tally{}, tags: t.tags}
+	l := &streamLedger{stream: id, mu: t.path.Lane(id), base: base, credit: credit{ledger: t.ledger}, tallies: map[core.Tag]*tally{}, tags: t.tags}
 	l.general.source = &l.credit
 	t.byID[id] = l
 	return l

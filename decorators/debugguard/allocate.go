@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // Allocate returns a live block. A guarded one costs red zones and one launch
@@ -16,41 +17,13 @@ import (
 // the device to come to them, in every mode: see [Advanced.Patience]. Errors are the
 // upstream's, and say if they were waited for.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
-	if r.path.Allocate(ctx, &req, &b) {
-		return b, nil
-	}
-	if r.gate.Load() == 0 {
-		err = r.obtain(ctx, &req, &b, true)
-	} else {
-		err = r.allocate(ctx, &req, &b)
-	}
-	if err != nil {
-		r.passRefusal(ctx, &req, err)
-	}
+	err = r.path.Allocate(ctx, nil, &req, &b)
 	return b, err
-}
-
-func (r *Resource) allocate(ctx context.Context, req *core.Request, b *core.Block) (err error) {
-	now := r.rules.Load()
-	if now.setting.Mode == Off {
-		return r.obtain(ctx, req, b, true)
-	}
-	r.readInPassing(now)
-	req.Tag = req.Tag.OrUntagged()
-	hunted := now.hunts(req.Tag)
-	if !r.choose(now, hunted, req) {
-		return r.allocateKnown(ctx, req, b, hunted, true)
-	}
-	if err := req.Normalize("Allocate"); err != nil {
-		return err
-	}
-	*b, err = r.allocateGuarded(ctx, *req, hunted)
-	return err
 }
 
 // choose decides whether a block is guarded on the device.
 func (r *Resource) choose(u *rules, hunted bool, req *core.Request) bool {
-	if u.setting.Mode < Sample || r.cfg.Device == nil {
+	if !r.samples(u) {
 		return false
 	}
 	if hunted {
@@ -62,25 +35,6 @@ func (r *Resource) choose(u *rules, hunted bool, req *core.Request) bool {
 		}
 	}
 	return r.bytesChoose(u, req) && (u.unbounded || r.throttle.allows(uint64(r.cfg.Advanced.Now().Sub(r.opened)/ledger.Tick), req.Stream))
-}
-
-// allocateKnown allocates a block that only the ledger knows, into b: most
-// blocks come this way, and each copy of one costs more than its lookup.
-func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core.Block, hunted, patient bool) error {
-	if err := r.obtain(ctx, req, b, patient); err != nil {
-		return err
-	}
-	rec, due := r.note(b)
-	if hunted || r.keepsStacks(b.Bytes, due) {
-		stack := r.ledger.Stacks.Capture(3)
-		rec.Stacked = true // the block is nobody's yet
-		if rec.Lock(b.ID.Generation) {
-			rec.SetAllocated(stack, r.spanIn(ctx))
-			rec.Unlock()
-		}
-		r.tellStack(b.Bytes, b.Tag, stack)
-	}
-	return nil
 }
 
 // spanIn is the span in force in ctx, exported or not.
@@ -104,31 +58,16 @@ func (r *Resource) keepsStacks(bytes uint64, due bool) bool {
 	return (due || bytes >= ledger.AlwaysStacks) && r.ledger.Stacks.Affords(monotime.Now())
 }
 
-// allocateGuarded allocates a block between red zones. If there is no room
-// for them, the block goes without.
-func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted bool) (b core.Block, err error) {
-	l, ok := canary.LayoutFor(req.Bytes, r.cfg.Advanced.RedZone, !hunted)
-	if !ok {
-		err = r.allocateKnown(ctx, &req, &b, hunted, true)
-		return b, err
-	}
+// allocateGuarded makes a block between red zones, of layout l, that of the operation.
+func (s share) allocateGuarded(ctx context.Context, o *path.Op, hunted bool, l canary.Layout) error {
+	r, req := s.Resource, o.Request
 	b, l, isolated, err := r.allocateBetween(ctx, req, l)
-	if outOfMemory(err) {
-		r.hide(err)
-		waited, patience := errors.AsType[*waitedError](err)
-		if err = r.allocateKnown(ctx, &req, &b, hunted, !patience); err == nil { // one that is refused after all is no gap
-			r.count.unguarded.Add(1)
-		} else if patience {
-			err = waited.of(err)
-		}
-		return b, err
-	}
 	if err != nil {
-		return b, err
+		return err
 	}
 	l.Base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.Start(), req.Bytes
-	stack := r.ledger.Stacks.Capture(2)
+	stack := r.ledger.Stacks.Capture(stackSkip)
 	rec := r.ledger.NewGuarded(b, stack, r.spanIn(ctx))
 	rec.Guard.Layout, rec.Guard.Isolated, rec.Guard.Whole = l, isolated, hunted || b.Bytes <= r.cfg.Advanced.PoisonCap
 	if isolated {
@@ -144,10 +83,11 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	}()
 	r.arm(ctx, launchArm, rec, redZones)
 	armed = true
-	_, shard := r.laneOf(b.ID.AllocStream)
-	r.ledger.EnterGuarded(shard, r.records.Enter(&b), rec)
+	of := r.records.Enter(&b)
+	r.ledger.EnterGuarded(r.shardFor(o.Lane), of, rec)
 	r.count.guarded.Add(1)
-	return b, nil
+	o.Block, o.Record, o.Ended, o.Got = b, of, monotime.Now(), s.path
+	return nil
 }
 
 // An isolated block is quarantined without bytes: behind its free nothing is

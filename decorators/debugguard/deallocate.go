@@ -6,6 +6,8 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // Deallocate gives a block back. A guarded one is poisoned and quarantined, or,
@@ -14,71 +16,109 @@ import (
 // [core.UseAfterFreeError] and not passed on, and so is a block that was
 // never allocated here; another device's block is a [core.StreamMisuseError].
 func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
-	if r.path.Deallocate(ctx, &id, &b) {
-		return b, nil
-	}
-	if r.gate.Load() == 0 {
-		return r.upstream.Deallocate(ctx, id)
-	}
-	now := r.rules.Load()
+	err = r.path.Deallocate(ctx, nil, &id, &b)
+	return b, err
+}
+
+// prepareFree does what comes before the free of a block, or all of it if the block is guarded. What it
+// retires, a second free finds.
+func (s share) prepareFree(ctx context.Context, o *path.Op) (err error) {
+	r, id, now := s.Resource, o.ID, s.rules.Load()
 	if id.Ordinal != r.ordinal && now.setting.Mode != Off {
-		return core.Block{}, r.foreignDevice(id)
+		return r.foreignDevice(id)
 	}
 	r.readInPassing(now)
 	rec := r.ledger.Get(id)
-	if rec == nil {
-		return r.freeUnknown(ctx, id)
+	if rec != nil && rec.Guard == nil && rec.Retire(id.Generation) {
+		return s.prepareUnguarded(ctx, o, rec)
 	}
-	if rec.Guard == nil && rec.Retire(id.Generation) {
-		err = r.freeUnguarded(ctx, &id, rec, &b)
-		return b, err
-	}
-	if rec = r.ledger.LockAny(id); rec == nil {
-		return r.freeUnknown(ctx, id)
+	if rec != nil {
+		rec = r.ledger.LockAny(id)
 	}
 	switch {
+	case rec == nil:
+		return s.prepareUnknown(o)
 	case rec.State() != core.Live && rec.Guard == nil && r.Mode() == Off:
 		rec.Unlock()
-		return r.upstream.Deallocate(ctx, id)
+		o.KeepNumber(s.path, passes)
+		return nil
 	case rec.State() != core.Live:
-		return core.Block{}, r.doubleFree(id, rec)
+		return r.doubleFree(id, rec)
 	case rec.Guard == nil: // another free of it has failed just now
 		rec.Unlock()
-		return r.Deallocate(ctx, id)
+		return nil
 	case !rec.Guard.Layout.Contains(id.Ptr):
-		return core.Block{}, r.wildPointer("Deallocate", id, id.AllocStream, rec)
+		return r.wildPointer("Deallocate", id, id.AllocStream, rec)
 	}
-	return r.freeKnown(ctx, id, rec)
+	of := r.records.Find(id)
+	if o.Block, err = r.freeKnown(ctx, id, rec); err == nil {
+		o.Record, o.Ended, o.Got = of, monotime.Now(), s.path
+	}
+	return err
 }
 
-// freeUnguarded passes the free of a block on that this call has retired: a
-// second free of it is refused, unless this one fails. The block goes to b.
-func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *ledger.Record, b *core.Block) (err error) {
+// prepareUnguarded is the rest for a block that was retired and is not guarded: a
+// second free of it is refused, unless this one fails.
+func (s share) prepareUnguarded(ctx context.Context, o *path.Op, rec *ledger.Record) error {
+	r, id := s.Resource, o.ID
 	if !rec.Contains(id.Ptr) {
 		r.revive(rec, id.Generation)
-		if rec = r.ledger.Lock(*id); rec != nil {
-			return r.wildPointer("Deallocate", *id, id.AllocStream, rec)
+		if rec = r.ledger.Lock(id); rec != nil {
+			return r.wildPointer("Deallocate", id, id.AllocStream, rec)
 		}
-		*b, err = r.upstream.Deallocate(ctx, *id)
-		return err
+		o.KeepNumber(s.path, passes)
+		return nil
 	}
 	if rec.Stacked {
-		stack, span := r.ledger.Stacks.Capture(2), r.spanIn(ctx)
+		stack, span := r.ledger.Stacks.Capture(stackSkip), r.spanIn(ctx)
 		if rec.Lock(id.Generation) {
 			rec.SetFreed(stack, span)
 			rec.Unlock()
 		}
 	}
-	sealed, returned := r.seals.get(id.Generation), false
-	defer func() {
-		if err != nil || !returned && r.upstream.State(*id) == core.Live { // or code of the user's panics before the free
-			r.revive(rec, id.Generation)
-			r.seals.restore(sealed)
-		}
-	}()
-	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
-	*b, err = r.upstream.Deallocate(ctx, *id)
-	returned = true
+	f := &freeing{rec: rec, sealed: r.seals.get(id.Generation)}
+	o.Keep(s.path, f)
+	_ = r.breakSeal(ctx, f.sealed) // what could not be compared is counted
+	return nil
+}
+
+// prepareUnknown is for a block without a record: one allocated while the guard
+// was off is passed on, anything else is found.
+func (s share) prepareUnknown(o *path.Op) error {
+	state := s.upstream.State(o.ID)
+	if s.Mode() == Off || state == core.Live || state == core.Quarantined {
+		o.KeepNumber(s.path, passes)
+		return nil
+	}
+	return s.freedUnknown(o.ID, state)
+}
+
+func (r *Resource) freedUnknown(id core.BlockID, state core.BlockState) error {
+	if rec := r.ledger.LockAny(id); rec != nil {
+		return r.doubleFree(id, rec)
+	}
+	return r.unknownFree(id, state)
+}
+
+// settleFree makes a block live again whose free failed. One that was unknown may be freed since it was looked up.
+func (s share) settleFree(o *path.Op, err error) error {
+	r := s.Resource
+	if err == nil {
+		r.listeners.ReleasedAtOnce(o.Block)
+		return nil
+	}
+	rec, _ := o.Kept(s.path).(*ledger.Record)
+	var sealed *seal
+	if f, ok := o.Kept(s.path).(*freeing); ok {
+		rec, sealed = f.rec, f.sealed
+	}
+	switch {
+	case rec != nil && (!errors.Is(err, path.ErrAbandoned) || r.upstream.State(o.ID) == core.Live):
+		r.revive(rec, o.ID.Generation)
+		r.seals.restore(sealed)
+	case rec == nil && o.Lacks != s.path && o.Number(s.path) == passes && r.Mode() != Off && errors.Is(err, core.ErrUseAfterFree):
+		return r.freedUnknown(o.ID, core.Retired)
+	}
 	return err
 }
 
@@ -86,7 +126,7 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *led
 // free of it is refused, unless this one fails.
 func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.Record) (core.Block, error) {
 	rec.SetState(core.Retired)
-	rec.SetFreed(r.ledger.Stacks.Capture(2), r.spanIn(ctx))
+	rec.SetFreed(r.ledger.Stacks.Capture(stackSkip), r.spanIn(ctx))
 	if rec.Guard.Open > 0 {
 		rec.Guard.FreeBlocked = true
 		r.blockedFrees.add(rec.Footprint())
@@ -166,21 +206,4 @@ func (r *Resource) freeUnblocked(ctx context.Context, rec *ledger.Record) {
 	_ = r.breakSeal(ctx, r.seals.get(rec.Generation()))
 	compared = true
 	free()
-}
-
-// freeUnknown frees a block without a record: one allocated while the guard
-// was off is passed on, anything else is found.
-func (r *Resource) freeUnknown(ctx context.Context, id core.BlockID) (core.Block, error) {
-	state := r.upstream.State(id)
-	if r.Mode() == Off || state == core.Live || state == core.Quarantined {
-		b, err := r.upstream.Deallocate(ctx, id)
-		if err == nil || r.Mode() == Off || !errors.Is(err, core.ErrUseAfterFree) {
-			return b, err
-		}
-		state = core.Retired // somebody else freed it since it was looked up
-	}
-	if rec := r.ledger.LockAny(id); rec != nil {
-		return core.Block{}, r.doubleFree(id, rec)
-	}
-	return core.Block{}, r.unknownFree(id, state)
 }

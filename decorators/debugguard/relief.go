@@ -110,30 +110,60 @@ type want struct {
 // a time ends sooner, but frees of others may go on for ever.
 const maxRelief = 64
 
-// relieve makes a request that was refused with err again, each time after a part
-// of quarantine was given up for it, oldest first, or after something came of the wait
-// for the device: until it is granted, nothing is left to give or to wait for, or
-// Advanced.Patience is over. given is how many blocks had been given up before err.
+// relief is the search for memory for one request that was refused.
+type relief struct {
+	want   want
+	given  uint64 // how many blocks had been given up before the last refusal
+	rounds int
+	first  error
+	began  time.Time
+	wait   outwait
+}
+
+func (r *Resource) newRelief(w want, given uint64, first error) *relief {
+	return &relief{want: w, given: given, first: first, began: r.cfg.Advanced.Now()}
+}
+
+// relieve makes a request that was refused with err again, each time that relieves finds a reason to.
+// given is how many blocks had been given up before err.
 func (r *Resource) relieve(ctx context.Context, w want, given uint64, err error, again func() error) error {
-	first, began := err, r.cfg.Advanced.Now()
-	var wait outwait
-	defer func() { r.endWait(&wait, err) }()
-	for rounds := 0; curable(err); {
-		switch {
-		case rounds < maxRelief && (w.inOrder || !r.pendingSuffices(err)) && r.giveUp(ctx, w.req.Bytes, given):
-			rounds++
-		case !w.patient || !r.goOn(ctx, &wait, w.req, err):
-			return wait.explain(err)
+	f, ended := r.newRelief(w, given, err), false
+	defer func() {
+		if !ended { // who hears of something panics
+			r.endWait(&f.wait, err)
 		}
+	}()
+	for curable(err) && r.relieves(ctx, f, err) {
 		r.hide(err)
-		given = r.given()
 		err = again()
 	}
-	if err == nil {
-		r.count.relieved.Add(1)
-		r.emit(ctx, w.req, began, first, true)
+	ended = true
+	return r.endRelief(ctx, f, err)
+}
+
+// relieves reports whether a request that was refused with err is worth being made again: after a part
+// of quarantine was given up for it, oldest first, or after something came of the wait
+// for the device; until nothing is left to give or to wait for, or Advanced.Patience is over.
+func (r *Resource) relieves(ctx context.Context, f *relief, err error) bool {
+	switch {
+	case f.rounds < maxRelief && (f.want.inOrder || !r.pendingSuffices(err)) && r.giveUp(ctx, f.want.req.Bytes, f.given):
+		f.rounds++
+	case !f.want.patient || !r.goOn(ctx, &f.wait, f.want.req, err):
+		return false
 	}
-	return err
+	f.given = r.given()
+	return true
+}
+
+// endRelief counts and tells what came of it.
+func (r *Resource) endRelief(ctx context.Context, f *relief, err error) error {
+	r.endWait(&f.wait, err)
+	if err != nil {
+		return f.wait.explain(err)
+	}
+	r.count.relieved.Add(1)
+	r.emit(ctx, f.want.req, f.began, f.first, true)
+	return nil
 }
 
 // pendingSuffices reports whether a refused request lacks only what the device

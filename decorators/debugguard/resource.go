@@ -11,14 +11,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 	"github.com/fencepost-gpu/fencepost/internal/path"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // Resource is the guard. It is safe for concurrent use.
 type Resource struct {
 	upstream core.Resource
 	// uses is whom it calls for launches: the upstream, or who that would pass them on to.
-	uses quick.Uses
+	uses path.Uses
 	// watches are how it hears of a launch's blocks, the second for what only reads device memory.
 	watches [2]path.Watch
 	cfg     Config
@@ -65,8 +64,7 @@ type Resource struct {
 	blockedFrees tally
 	count        counters
 
-	path *quick.Path
-	part int
+	path *path.Path
 	// preparing is held while a lane gets its shard of the ledger.
 	preparing sync.Mutex
 	records   *path.Records
@@ -81,13 +79,12 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if err := cfg.check(upstream); err != nil {
 		return nil, err
 	}
-	r := &Resource{upstream: upstream, uses: quick.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal(), opened: cfg.Advanced.Now()}
-	if path.HasRoom(upstream) {
-		r.joinPath(quick.Of(upstream))
-	}
-	records, part := path.Join[ledger.Part](upstream, r.path != nil)
+	r := &Resource{upstream: upstream, uses: path.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal(), opened: cfg.Advanced.Now()}
+	below := path.Over(upstream, true)
+	r.path = below.Extend(r, share{r})
+	records, part := path.Join[ledger.Part](below, upstream)
 	r.records = records
-	r.ledger = ledger.New(&r.gate, records, part, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes})
+	r.ledger = ledger.New(&r.gate, records, part, cfg.Advanced.Tombstones)
 	r.inspector = &inspector{r.below, r.ledger, &r.canaries, r.ordinal}
 	r.checks.gate, r.checks.reading, r.switching = &r.gate, newCtxMutex(), newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval(), newTimer(r, (*Resource).tick))
@@ -106,7 +103,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.rules.Store(&rules{})
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
-	r.records.Subscribe(upstream, path.Listener{Hear: r.released, OnPath: r.path != nil})
+	r.records.Subscribe(upstream, path.Listener{Hear: r.released})
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Advanced.Hunt.Bisect, Delay: cfg.Advanced.Hunt.Delay > 0, Unmap: cfg.Advanced.Hunt.Unmap}
 	if err := r.switchTo(context.Background(), start); err != nil {
 		return nil, err

@@ -6,8 +6,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
-	"github.com/fencepost-gpu/fencepost/internal/monotime"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // layerName is what the records of this layer have as Layer.
@@ -84,7 +83,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if upstream == nil {
 		return nil, &core.InvalidRequestError{Op: "logging.New", Field: "upstream", Reason: "nil: pass the resource to wrap"}
 	}
-	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: cfg.Level.ops(), clock: monotime.Now}
+	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: cfg.Level.ops()}
 	if r.ops == 0 {
 		return nil, &core.InvalidRequestError{Op: "logging.New", Field: "Level", Reason: fmt.Sprintf("%v is unknown: use Operations or Uses", cfg.Level)}
 	}
@@ -98,9 +97,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if r.ops.has(oplog.OpRelease) {
 		upstream.Subscribe(listeners.Func(r.released))
 	}
-	if below := quick.Of(upstream); r.sequence == nil && r.ops.has(oplog.OpAllocate) && r.ops.has(oplog.OpDeallocate) {
-		r.path = below.Extend(r, &quickLog{r: r, below: below, part: below.NewPart()})
-	}
+	r.path = path.Over(upstream, false).Extend(r, share{Resource: r})
 	return r, nil
 }
 

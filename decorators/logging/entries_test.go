@@ -2,7 +2,6 @@ package logging
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,11 +67,11 @@ func TestARingAndAWriterTellTheSame(t *testing.T) {
 		rings := [2]*Ring{NewRing(1), NewRing(1)}
 		for i, sinks := range [][]Sink{{rings[0]}, {rings[1], &kept{}}} {
 			log := must.Get(New(other{coretest.NewFake(2), c.change}, Config{Sinks: sinks}))(t)
-			log.clock = testClock(new(atomic.Int64))
 			must.Get(log.Allocate(c.ctx, core.Request{Bytes: 8, Stream: 7, Tag: "tables"}))(t)
 			events[i] = rings[i].Events()[0]
 		}
 		events[0].Block.Generation = events[1].Block.Generation // unique in the process
+		events[0].Time, events[0].Duration = events[1].Time, events[1].Duration
 		if events[0].Block.Ptr = events[1].Block.Ptr; events[0] != events[1] {
 			t.Errorf("%s: alone the ring has %+v, beside a writer %+v", name, events[0], events[1])
 		}

@@ -3,12 +3,13 @@ package logging
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // Resource is a [core.Resource] that forwards every call to its upstream,
@@ -22,9 +23,10 @@ type Resource struct {
 	ops      opSet
 	rings    []*Ring
 	sinks    []Sink // all the others
-	clock    func() monotime.Instant
 	sequence *sequence
-	path     *quick.Path
+	path     *path.Path
+	// equipping is held by who gives a lane stripes.
+	equipping atomic.Bool
 }
 
 var _ core.Resource = (*Resource)(nil)
@@ -50,33 +52,7 @@ func (r *Resource) Dropped() (n uint64) {
 
 // Allocate forwards, and logs the block or the failed request.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
-	if r.path.Allocate(ctx, &req, &b) {
-		return b, nil
-	}
-	if !r.ops.has(oplog.OpAllocate) {
-		return r.upstream.Allocate(ctx, req)
-	}
-	returned := false
-	defer func() {
-		if !returned && b.ID.Generation != 0 { // a sink panics, and nobody gets the block
-			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), b.ID)
-		}
-	}()
-	start := r.clock()
-	b, err = r.upstream.Allocate(ctx, req)
-	took := r.clock().Since(start)
-	if err == nil && r.noted(ctx, oplog.OpAllocate, req.Stream, &b, start, took) {
-		returned = true
-		return b, nil
-	}
-	rec := Record{Event: oplog.Event{Stream: req.Stream}}
-	if err == nil {
-		rec.describe(&b)
-	} else {
-		rec.describeFailed(&req)
-	}
-	err = r.put(ctx, &rec, oplog.OpAllocate, start, took, err)
-	returned = true
+	err = r.path.Allocate(ctx, nil, &req, &b)
 	return b, err
 }
 
@@ -84,23 +60,8 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 // number is taken before the upstream is asked: from then on another
 // goroutine may be handed the same address, and its record must come later.
 func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
-	if r.path.Deallocate(ctx, &id, &b) {
-		return b, nil
-	}
-	if !r.ops.has(oplog.OpDeallocate) {
-		return r.upstream.Deallocate(ctx, id)
-	}
-	start, seq := r.clock(), r.sequence.next()
-	b, err = r.upstream.Deallocate(ctx, id)
-	took := r.clock().Since(start)
-	if err == nil && r.noted(ctx, oplog.OpDeallocate, id.AllocStream, &b, start, took) {
-		return b, nil
-	}
-	rec := Record{Event: oplog.Event{Stream: id.AllocStream, Block: id}, Seq: seq}
-	if err == nil {
-		rec.describe(&b)
-	}
-	return b, r.put(ctx, &rec, oplog.OpDeallocate, start, took, err)
+	err = r.path.Deallocate(ctx, nil, &id, &b)
+	return b, err
 }
 
 // Reserve forwards, and logs the bytes and the tag.
@@ -114,9 +75,9 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cla
 			_ = r.upstream.ReleaseClaim(context.WithoutCancel(ctx), claim.ID)
 		}
 	}()
-	start := r.clock()
+	start := monotime.Now()
 	claim, err = r.upstream.Reserve(ctx, bytes, tag)
-	took := r.clock().Since(start)
+	took := monotime.Now().Since(start)
 	rec := Record{Event: oplog.Event{Tag: tag.OrUntagged(), Requested: bytes, Bytes: bytes}}
 	err = r.put(ctx, &rec, oplog.OpReserve, start, took, err)
 	returned = true
@@ -144,22 +105,9 @@ func (r *Resource) logged(ctx context.Context, op oplog.Op, call func() error) e
 	if !r.ops.has(op) {
 		return call()
 	}
-	start := r.clock()
+	start := monotime.Now()
 	err := call()
-	return r.put(ctx, &Record{}, op, start, r.clock().Since(start), err)
-}
-
-// noted keeps an ordinary record in the rings, and reports whether that is all there
-// is to log: an operation on b, asked of stream, in no trace that is sampled, and no sink
-// that numbers it.
-func (r *Resource) noted(ctx context.Context, op oplog.Op, stream core.StreamID, b *core.Block, start monotime.Instant, took time.Duration) bool {
-	if r.sequence != nil || b.ID.AllocStream != stream || b.ID.Ordinal != r.ordinal || core.SpanOf(ctx) != (core.SpanRef{}) {
-		return false
-	}
-	for _, ring := range r.rings {
-		ring.note(op, b, start, took)
-	}
-	return true
+	return r.put(ctx, &Record{}, op, start, monotime.Now().Since(start), err)
 }
 
 // put completes rec, delivers it and returns err.

@@ -96,17 +96,13 @@ func TestEventsOfOtherLayersAreLoggedAsTheyAre(t *testing.T) {
 	}
 	b.log.Emit(context.Background(), oplog.Event{Op: oplog.OpFinish})
 	b.none()
-	if n := b.readings.Load(); n != 0 {
-		t.Errorf("%d clock readings for events that carry their time", n)
-	}
 }
 
 func TestNumbersOrderAFreeBeforeTheNextUseOfItsAddress(t *testing.T) {
 	b := newBench(t, Operations)
+	b.log = must.Get(New(&reuser{Resource: b.fake, during: func() { b.allocate(64) }}, Config{Sinks: []Sink{b.ring}}))(t)
 	b.log.sequence = new(sequence)
 	block := b.allocate(64)
-	reuse := &reuser{Resource: b.log.upstream, during: func() { b.allocate(64) }}
-	b.log.upstream = reuse
 	must.Get(b.log.Deallocate(ctx, block.ID))(t)
 	var ops []oplog.Op
 	for i, r := range b.ring.Snapshot() {
@@ -132,22 +128,4 @@ func (r *reuser) Deallocate(c context.Context, id core.BlockID) (core.Block, err
 	b, err := r.Resource.Deallocate(c, id)
 	r.during()
 	return b, err
-}
-
-func TestAnOperationReadsTheClockTwiceOrNever(t *testing.T) {
-	b := newBench(t, Operations)
-	block := b.allocate(64)
-	if n := b.readings.Swap(0); n != 2 {
-		t.Errorf("allocate read the clock %d times", n)
-	}
-	ticket := must.Get(b.log.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}}))(t)
-	must.Do(t, b.log.FinishUse(ctx, ticket))
-	b.log.Stats()
-	if n := b.readings.Swap(0); n != 0 {
-		t.Errorf("operations that are not logged read the clock %d times", n)
-	}
-	must.Get(b.log.Deallocate(ctx, block.ID))(t)
-	if n := b.readings.Swap(0); n != 2 {
-		t.Errorf("deallocate read the clock %d times", n)
-	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // DefaultRingSize is the number of records that a [Ring] of size zero keeps.
@@ -42,7 +42,7 @@ const DefaultRingSize = 16384
 // ring, and a busy one displaces that of a quiet one only beyond the share of that.
 type Ring struct {
 	stripes []*stripe // for any stream, by its number
-	lanes   []*stripe // of lanes, which write them on the quick path; sharing guards the list
+	lanes   []*stripe // of lanes, which write them under their own locks; sharing guards the list
 	parcels []parcel
 	each    int // how many slots of each parcel are used
 
@@ -64,9 +64,9 @@ const (
 )
 
 type stripe struct {
-	mu   *quick.Lane // of the lane, or one of its own
-	puts uint64      // is how many records were ever put
-	room slots       // those of newest, of which at are written
+	mu   *path.Lane // of the lane, or one of its own
+	puts uint64     // is how many records were ever put
+	room slots      // those of newest, of which at are written
 	at   int
 	// oldest to newest are the stripe's parcels, count of them. Others take the
 	// oldest, under both locks.
@@ -111,7 +111,7 @@ func NewRing(size int) *Ring {
 	n := size / each
 	g := &Ring{stripes: make([]*stripe, min(maxStripes, max(1, size/minStripe))), parcels: make([]parcel, n), each: each}
 	for i := range g.stripes {
-		g.stripes[i] = &stripe{mu: new(quick.Lane)}
+		g.stripes[i] = &stripe{mu: new(path.Lane)}
 	}
 	entries, tags, whole := make([][parcelSize]entry, n), make([][parcelSize]core.Tag, n), make([][parcelSize]Record, n)
 	for i := range g.parcels {
@@ -141,9 +141,9 @@ func (g *Ring) note(op oplog.Op, b *core.Block, start monotime.Instant, took tim
 	p.mu.Unlock()
 }
 
-// ofLane is a stripe for what a lane serves on the quick path, with its first parcel; nil if none can be had now.
+// ofLane is a stripe for what a lane serves, with its first parcel; nil if none can be had now.
 // No lock may be held. The lane's lock, which is the stripe's, is only tried for, as sharing is under it.
-func (g *Ring) ofLane(l *quick.Lane) *stripe {
+func (g *Ring) ofLane(l *path.Lane) *stripe {
 	g.sharing.Lock()
 	defer g.sharing.Unlock()
 	if g.active >= len(g.parcels) {

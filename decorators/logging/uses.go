@@ -6,7 +6,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // PrepareUse forwards, and logs the launch at the level [Uses]: on success as
@@ -22,9 +23,9 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.
 			_ = r.upstream.AbortUse(ctx, t)
 		}
 	}()
-	start := r.clock()
+	start := monotime.Now()
 	t, err = r.upstream.PrepareUse(ctx, req)
-	took := r.clock().Since(start)
+	took := monotime.Now().Since(start)
 	var rec Record
 	if err == nil {
 		rec.describeIntent(t)
@@ -41,11 +42,11 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	if !r.ops.has(oplog.OpFinish) {
 		return r.upstream.FinishUse(ctx, t)
 	}
-	start := r.clock()
+	start := monotime.Now()
 	var rec Record
 	rec.describeIntent(t) // before the upstream recycles the intent
 	err := r.upstream.FinishUse(ctx, t)
-	took := r.clock().Since(start)
+	took := monotime.Now().Since(start)
 	return r.put(ctx, &rec, oplog.OpFinish, start, took, err)
 }
 
@@ -54,21 +55,21 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	if !r.ops.has(oplog.OpAbort) {
 		return r.upstream.AbortUse(ctx, t)
 	}
-	start := r.clock()
+	start := monotime.Now()
 	var rec Record
 	rec.describeIntent(t) // before the upstream recycles the intent
 	err := r.upstream.AbortUse(ctx, t)
-	took := r.clock().Since(start)
+	took := monotime.Now().Since(start)
 	return r.put(ctx, &rec, oplog.OpAbort, start, took, err)
 }
 
 // PassesUses is for the layer above, which calls the upstream where nothing of them is logged: see
-// package quick.
-func (r *Resource) PassesUses() (core.Resource, quick.Uses) {
+// package path.
+func (r *Resource) PassesUses() (core.Resource, path.Uses) {
 	if r.ops.has(oplog.OpPrepare) || r.ops.has(oplog.OpFinish) || r.ops.has(oplog.OpAbort) || r.ops.has(oplog.OpRecord) {
 		return r, nil
 	}
-	return r, quick.UsesOf(r.upstream)
+	return r, path.UsesOf(r.upstream)
 }
 
 // RecordUse forwards, and logs the block and the stream at the level [Uses].
@@ -76,9 +77,9 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	if !r.ops.has(oplog.OpRecord) {
 		return r.upstream.RecordUse(ctx, id, stream)
 	}
-	start := r.clock()
+	start := monotime.Now()
 	err := r.upstream.RecordUse(ctx, id, stream)
-	took := r.clock().Since(start)
+	took := monotime.Now().Since(start)
 	rec := Record{Event: oplog.Event{Stream: stream, Block: id, Access: core.ReadWrite, Uses: 1}}
 	return r.put(ctx, &rec, oplog.OpRecord, start, took, err)
 }
@@ -122,8 +123,11 @@ func (rec *Record) describeUses(req *core.UseRequest) {
 // released logs that a block left the upstream's books. It is an instant, so its
 // duration is zero.
 func (r *Resource) released(b core.Block) {
-	at := r.clock()
-	if r.noted(context.Background(), oplog.OpRelease, b.ID.AllocStream, &b, at, 0) {
+	at := monotime.Now()
+	if r.ordinary(&b, b.ID.AllocStream, core.SpanRef{}) {
+		for _, ring := range r.rings {
+			ring.note(oplog.OpRelease, &b, at, 0)
+		}
 		return
 	}
 	rec := Record{Event: oplog.Event{Stream: b.ID.AllocStream}}

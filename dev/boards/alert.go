@@ -19,7 +19,8 @@ type Alert struct {
 	// Severity is Critical (an operator must look now), Warning (today) or Info
 	// (need not be looked at).
 	Severity Severity
-	// Summary is one line, Description what it means; both are templates.
+	// Summary is one sentence that is always the same, Description a template of what it
+	// means here; the name of the runtime is put before it.
 	Summary, Description string
 	// Scene plays what the alert is for.
 	Scene string
@@ -35,36 +36,42 @@ const (
 	Info     Severity = "info"
 )
 
-// on names the runtime in an annotation.
-const on = "device {{ $labels.device }} of {{ $labels.instance }}"
+// description says of which runtime it is.
+func (a Alert) description() string {
+	if a.Process {
+		return "{{ $labels.instance }}: " + a.Description
+	}
+	return "Device {{ $labels.device }} of {{ $labels.instance }}: " + a.Description
+}
 
 // Alerts are all alerting rules.
 func Alerts() []Alert {
 	return []Alert{
 		{Name: "FencepostDeviceLost", KeepFiring: "30m", Severity: Critical, Board: "guard", Scene: "lose",
 			Expr:        `gpumem_health{state="poisoned"} == 1`,
-			Summary:     "The GPU's context is lost: " + on,
-			Description: "A driver error took the device's context. The runtime refuses every call, and only a new process gets the device back. Xid 13, 31 and 43 in the kernel log are mostly the application's; 48, 63, 64, 79, 94 and 95 ask for draining the host."},
+			Summary:     "A GPU's context is lost, and its process refuses every call.",
+			Description: "A driver error took the device's context. The runtime refuses every call, and only a new process gets the device back. Of the Xids in the kernel log 13 and 31 are mostly the application's, 43 and 45 follow another, 94 asks for a restart of the process; 48, 64, 74, 79 and 95 ask for draining the host."},
 		{Name: "FencepostDegraded", For: "5m", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "misuse",
-			Expr:        lowest(`gpumem_health{state="degraded"}`) + ` == 1`,
-			Summary:     "Something is wrong: " + on,
+			// A process that was not there five minutes ago has not been degraded for ten.
+			Expr:        lowest(`gpumem_health{state="degraded"}`) + ` == 1 and last_over_time(gpumem_health{state="degraded"}` + bridge + ` offset 5m) >= 0`,
+			Summary:     "A runtime works and says that something is wrong.",
 			Description: "The runtime works and says that it is degraded" + reasons + ". " + OperatePage + " says what each reason means."},
 		{Name: "FencepostMemoryCorrupt", KeepFiring: "15m", Severity: Critical, Board: "guard", Scene: "corrupt",
 			Expr:        findings(`kind=~"` + corrupting + `"`),
-			Summary:     "Memory is corrupt or may be: {{ $value }} of {{ $labels.kind }}, " + on,
-			Description: "Bytes were changed or read behind their owner's back, or by work that nothing orders. Results since then may be wrong."},
+			Summary:     "Memory is corrupt or may be.",
+			Description: "{{ $value }} of {{ $labels.kind }}. Bytes were changed or read behind their owner's back, or by work that nothing orders. Results since then may be wrong."},
 		{Name: "FencepostFinding", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "recorder",
-			Expr:        findings(`kind!~"` + corrupting + `|double-free"`),
-			Summary:     "A bug of memory: {{ $value }} of {{ $labels.kind }}, " + on,
-			Description: "The program misused memory, and was refused or reported before anything was harmed."},
+			Expr:        findings(`kind!~"` + corrupting + `|double-free|sticky-error"`), // of a lost device there is an alert of its own,
+			Summary:     "The program misuses memory.",
+			Description: "{{ $value }} of {{ $labels.kind }}. The program misused memory, and was refused or reported before anything was harmed."},
 		{Name: "FencepostDoubleFree", KeepFiring: "15m", Severity: Info, Board: "guard", Scene: "misuse",
 			Expr:        findings(`kind="double-free"`),
-			Summary:     "Memory is freed twice: {{ $value }} times, " + on,
-			Description: "The program frees what was freed before, as with an explicit free beside a deferred one. Nothing was freed twice and nothing was harmed."},
+			Summary:     "Memory is freed twice.",
+			Description: "{{ $value }} times. The program frees what was freed before, as with an explicit free beside a deferred one. Nothing was freed twice and nothing was harmed."},
 		{Name: "FencepostBlocksOutOfUse", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "unfenced",
 			Expr:        `gpumem_blocks_poisoned > 0`,
-			Summary:     "{{ $value }} blocks could not be fenced: " + on,
-			Description: "The driver failed to order work on these blocks. They are out of use, and their memory is lost until the process ends."},
+			Summary:     "Blocks could not be fenced and are out of use.",
+			Description: "The driver failed to order work on {{ $value }} blocks. They are out of use, and their memory is lost until the process ends."},
 		{Name: "FencepostTagOnlyGrows", For: "30m", KeepFiring: "1h", Severity: Warning, Board: "overview", Scene: "leak",
 			// The lowest level of each quarter of an hour is above that of the one
 			// before, for longer than a cache takes to fill. A restart frees everything, and cures nothing: the alert goes on
@@ -72,60 +79,61 @@ func Alerts() []Alert {
 			Expr: least("") + ` > 1.02 * ` + least(" offset 15m") +
 				"\nand " + least(" offset 15m") + ` > 1.02 * ` + least(" offset 30m") +
 				"\nand " + least("") + ` - ` + least(" offset 30m") + ` > 2097152`,
-			Summary:     "\"{{ $labels.tag }}\" only grows: " + on,
-			Description: "The least that the tag held in a quarter of an hour has been rising for an hour: a leak, or a cache without a bound."},
+			Summary:     "The memory of a tag only grows.",
+			Description: "The least that \"{{ $labels.tag }}\" held in a quarter of an hour has been rising for an hour: a leak, or a cache without a bound."},
 		{Name: "FencepostGrowsWhileIdle", For: "15m", KeepFiring: "30m", Severity: Warning, Board: "overview", Scene: "leak",
 			// Twice a quarter of an hour, or a service that loads its model and waits
 			// for requests would be one that grows.
 			Expr: `delta(` + liveBytes + `[15m]) > 1048576` +
 				"\nand delta(" + liveBytes + `[15m] offset 15m) > 1048576` +
 				"\nand ignoring(state) increase(gpumem_launches_total[30m]) == 0",
-			Summary:     "Memory grows while nothing is launched: " + on,
+			Summary:     "Memory grows while nothing is launched.",
 			Description: "Live memory grew by {{ $value | humanize1024 }}B in a quarter of an hour, and in the one before, and the device was given no work."},
 		{Name: "FencepostRefusals", For: "5m", KeepFiring: "15m", Severity: Warning, Board: "overview", Scene: "refuse",
 			Expr: `sum without (reason) (rate(gpumem_refusals_total{reason=~"out_of_budget|out_of_memory"}[5m]))` +
 				"\n/ (" + `sum without (reason) (rate(gpumem_refusals_total{reason=~"out_of_budget|out_of_memory"}[5m])) + rate(gpumem_allocations_total[5m])) > 0.01`,
-			Summary:     "{{ $value | humanizePercentage }} of requests for memory are refused: " + on,
-			Description: "Callers are refused for want of budget or of memory. The refusal says who holds it."},
+			Summary:     "Requests for memory are refused.",
+			Description: "{{ $value | humanizePercentage }} of requests are refused for want of budget or of memory. The refusal says who holds it."},
 		{Name: "FencepostQuarantinePressure", For: "5m", KeepFiring: "15m", Severity: Info, Board: "guard", Scene: "pressure",
 			Expr:        `increase(gpumem_guard_events_total{event="relieved"}[15m]) > 0`,
-			Summary:     "The guard gives up quarantine to serve requests: " + on,
+			Summary:     "The guard gives up quarantine to serve requests.",
 			Description: "Requests would have been refused had the guard not given freed memory up early. It sees late writes less well, and the budget is too tight for it."},
 		{Name: "FencepostLedgerDrift", For: "10m", KeepFiring: "15m", Severity: Warning, Board: "overview", Scene: "drift",
 			Expr:        `abs(` + lowest("gpumem_drift_bytes") + ` > 0 or ` + highest("gpumem_drift_bytes") + ` < 0)`,
-			Summary:     "The pool and the ledger disagree by {{ $value | humanize1024 }}B: " + on,
-			Description: "Memory of the runtime's pool was allocated or freed around the runtime, or its books are wrong."},
+			Summary:     "The pool and the ledger disagree.",
+			Description: "They differ by {{ $value | humanize1024 }}B. Memory of the runtime's pool was allocated or freed around the runtime, or its books are wrong."},
 		{Name: "FencepostForeignMemory", For: "10m", KeepFiring: "15m", Severity: Warning, Board: "overview", Scene: "foreign",
 			Expr:        lowest("gpumem_budget_limit_bytes") + ` + ` + lowest("gpumem_device_foreign_bytes") + ` > ` + highest("gpumem_device_total_bytes"),
-			Summary:     "The budget promises {{ $value | humanize1024 }}B with what others hold, more than there is: " + on,
-			Description: "Other processes or libraries hold so much of the device that the budget cannot be met: allocations will fail in the driver instead of being refused with a reason."},
+			Summary:     "The budget promises memory that the device does not have.",
+			Description: "With what others hold it is {{ $value | humanize1024 }}B. Other processes or libraries hold so much of the device that the budget cannot be met: allocations will fail in the driver instead of being refused with a reason."},
 		{Name: "FencepostFreesStuck", For: "10m", KeepFiring: "15m", Severity: Warning, Board: "streams", Scene: "stuck",
 			Expr: lowest(`gpumem_memory_bytes{state="pending"}`) + ` > 0` +
 				"\nand ignoring(state) increase(gpumem_free_to_reusable_seconds_count[5m]) == 0",
-			Summary:     "{{ $value | humanize1024 }}B are freed and never become reusable: " + on,
-			Description: "Frees are queued and the device has passed none of them for minutes: a kernel hangs, or a stream waits for something that does not come."},
-		{Name: "FencepostStreamsExhausted", For: "2m", KeepFiring: "15m", Severity: Warning, Board: "streams", Scene: "exhaust",
+			Summary:     "Memory is freed and never becomes reusable.",
+			Description: "{{ $value | humanize1024 }}B are pending. Frees are queued and the device has passed none of them for minutes: a kernel hangs, or a stream waits for something that does not come."},
+		{Name: "FencepostStreamsExhausted", For: "2m", KeepFiring: "5m", Severity: Warning, Board: "streams", Scene: "exhaust",
 			Expr:        lowest("gpumem_streams_waiting") + ` > 0`,
-			Summary:     "{{ $value }} callers wait for a stream: " + on,
-			Description: "Every stream is leased, and callers have been waiting for minutes."},
+			Summary:     "Callers wait for a stream.",
+			Description: "Every stream is leased, and {{ $value }} callers have been waiting for minutes."},
 		{Name: "FencepostReadingsOld", For: "5m", KeepFiring: "15m", Severity: Warning, Board: "overview", Scene: "deaf",
 			// One sample, as after a gap, does not change either.
 			Expr: `changes(gpumem_device_read_timestamp_seconds[5m]) == 0` +
-				"\nand count_over_time(gpumem_device_read_timestamp_seconds[5m]) > 2",
-			Summary:     "The device has not been read for minutes: " + on,
+				"\nand count_over_time(gpumem_device_read_timestamp_seconds[5m]) > 2" +
+				"\nunless on (job, instance, device) gpumem_device_lost == 1", // which says enough
+			Summary:     "The device has not been read for minutes.",
 			Description: "The runtime cannot ask the driver for the device's memory: it does not answer, or fails. What dashboards show of the device is old."},
 		{Name: "FencepostSpansLost", For: "10m", KeepFiring: "15m", Severity: Warning, Board: "guard", Process: true, Scene: "failspans",
 			Expr:        `increase(gpumem_spans_dropped_total[10m]) + increase(gpumem_spans_failed_total[10m]) > 0`,
-			Summary:     "{{ $labels.instance }} lost {{ $value | humanize }} spans in ten minutes",
-			Description: "The exporter refused them, or its queue was full. Traces have holes."},
+			Summary:     "Spans are lost, and traces have holes.",
+			Description: "{{ $value | humanize }} spans in ten minutes: the exporter refused them, or its queue was full. Traces have holes."},
 		{Name: "FencepostLogRecordsLost", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "droplog",
 			Expr:        `increase(gpumem_log_records_dropped_total[15m]) > 0`,
-			Summary:     "{{ $value | humanize }} log records were lost: " + on,
-			Description: "A sink of the log did not keep up or failed to write."},
+			Summary:     "Log records are lost.",
+			Description: "{{ $value | humanize }} in a quarter of an hour. A sink of the log did not keep up or failed to write."},
 		{Name: "FencepostIncidentsLost", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "badfolder",
 			Expr:        `increase(gpumem_incidents_total{outcome=~"dropped|failed"}[1h]) > 0`,
-			Summary:     "Incidents were not written ({{ $labels.outcome }}): " + on,
-			Description: "A memory bug was found, and its file could not be written. The log has its text; the stacks are lost."},
+			Summary:     "Incident files are not written.",
+			Description: "The outcome is {{ $labels.outcome }}: a memory bug was found, and its file could not be written. The log has its text; the stacks are lost."},
 	}
 }
 

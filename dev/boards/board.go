@@ -25,8 +25,10 @@ const (
 
 // Panel is one picture.
 type Panel struct {
-	// Row, if not empty, is a heading that begins with it.
+	// Row, if not empty, is a heading that begins with it. Fold hides what is below
+	// it until it is clicked.
 	Row, Title string
+	Fold       bool
 	// Shows says what is drawn, Bad what a bad picture looks like and means,
 	// and Do what to do about it. The description is made of them.
 	Shows, Bad, Do string
@@ -39,7 +41,7 @@ type Panel struct {
 	// runtime.
 	None string
 	// Link is where a click on a value leads: the file of a board, and after a #
-	// the title of one of its panels.
+	// the title of one of its panels. Of a Table the columns say it.
 	Link string
 	// Log draws a logarithmic axis, and Signed one that goes below zero. Others
 	// begin at zero.
@@ -49,16 +51,19 @@ type Panel struct {
 	// Columns are the headings of a Table's columns, by the names of labels, or
 	// "Value". Labels that are not among them are not shown.
 	Columns []Column
+	// Largest is the heading of the column by which a Table is sorted.
+	Largest string
 	// Stacked draws series on top of each other, where their sum means
 	// something.
 	Stacked bool
-	// Levels colour a Stat by its value; without any it is neutral.
+	// Levels colour a Stat by its value; without any it is neutral. Of a TimeSeries
+	// they are the colours of series, whatever their values.
 	Levels  []Level
 	Queries []Query
 }
 
 // Level is a colour from a value on. Series, if not empty, is the only one that
-// it is for.
+// it is for. What is below the first is good, and what has no value neither.
 type Level struct {
 	From   float64
 	Color  string
@@ -75,7 +80,20 @@ type Column struct {
 	Label, Heading string
 	// Unit, if not empty, is the unit of its numbers.
 	Unit string
+	// Width is how many pixels it has at least, 0 the usual.
+	Width int
+	// Gauge draws a share as a bar, coloured by Levels.
+	Gauge  bool
+	Levels []Level
+	// States are the names of its values.
+	States []State
+	// Links are where a click on a value leads. Hidden is what only links need.
+	Links  []Link
+	Hidden bool
 }
+
+// Link is one from a row of a table. In URL ${__data.fields.NAME} is the row's value.
+type Link struct{ Title, URL string }
 
 // Annotation marks the times at which its query has a value.
 type Annotation struct {
@@ -101,8 +119,9 @@ type Query struct {
 	Raw string
 	// Fleet says why it asks for instances that were not chosen.
 	Fleet string
-	// Proof is what moves it.
+	// Proof is what moves it, Also what moves it in another way.
 	Proof Proof
+	Also  []Proof
 }
 
 // Proof says what moves a query: after the scene's action the sum of the

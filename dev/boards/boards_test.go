@@ -6,10 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/stat"
+	"github.com/grafana/grafana-foundation-sdk/go/table"
+	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 	"github.com/grafana/grafana-foundation-sdk/go/units"
 
 	"github.com/fencepost-gpu/fencepost/dev/boards"
@@ -123,6 +127,9 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 		sections[title] = text
 	}
 	for _, a := range boards.Alerts() {
+		if first, is := strings.CutPrefix(strings.TrimSpace(sections[a.Name]), "**First.** "); !is || !regexp.MustCompile("(?s)^[^\n]*(`[^`]+`|\"[^\"]+\")").MatchString(first) {
+			t.Errorf("%s: section %q does not begin with a command or a panel", boards.OperatePage, a.Name)
+		}
 		for _, part := range []string{"**Meaning.** ", "**First look.** ", "**Next step.** "} {
 			if !strings.Contains(sections[a.Name], part) {
 				t.Errorf("%s: section %q lacks %q", boards.OperatePage, a.Name, part)
@@ -163,50 +170,166 @@ func TestPanelsCanBeRead(t *testing.T) {
 	}
 }
 
+// panelsOf are those of a board's file, those of folded rows among them.
+func panelsOf(t *testing.T, b boards.Board) (uid string, all []dashboard.Panel) {
+	t.Helper()
+	var d struct {
+		UID    string
+		Panels []dashboard.PanelOrRowPanel
+	}
+	must.Do(t, json.Unmarshal([]byte(read(t, "dashboards/"+b.File+".json")), &d))
+	for _, p := range d.Panels {
+		if p.Panel != nil {
+			all = append(all, *p.Panel)
+		} else {
+			all = append(all, p.RowPanel.Panels...)
+		}
+	}
+	return d.UID, all
+}
+
 // A click on a number leads somewhere: to a board that exists, and to a panel
-// that it has, with the choice and the time range.
+// that it has, with the choice and the time range. A row of a table leads to the
+// boards of its runtime.
 func TestLinksLeadToPanels(t *testing.T) {
-	type file struct {
-		UID, Title string
-		Panels     []dashboard.PanelOrRowPanel
-	}
-	var all []file
-	targets := map[string]bool{}
+	targets := map[string]bool{"/d/${__data.fields.board}": true}
 	for _, b := range boards.Boards() {
-		var d file
-		must.Do(t, json.Unmarshal([]byte(read(t, "dashboards/"+b.File+".json")), &d))
-		if targets["/d/"+d.UID] {
-			t.Errorf("two boards have the uid %s", d.UID)
+		uid, panels := panelsOf(t, b)
+		if targets["/d/"+uid] {
+			t.Errorf("two boards have the uid %s", uid)
 		}
-		targets["/d/"+d.UID] = true
-		for _, p := range d.Panels {
-			if p.Panel != nil {
-				targets[fmt.Sprintf("/d/%s?viewPanel=%d", d.UID, *p.Panel.Id)] = true
-			}
+		targets["/d/"+uid] = true
+		for _, p := range panels {
+			targets[fmt.Sprintf("/d/%s?viewPanel=%d", uid, *p.Id)] = true
 		}
-		all = append(all, d)
 	}
-	links := 0
-	for _, d := range all {
-		for _, p := range d.Panels {
-			if p.Panel == nil {
-				continue
-			}
-			own := p.Panel.FieldConfig.Defaults.Links
+	links, rows := 0, 0
+	for _, b := range boards.Boards() {
+		_, panels := panelsOf(t, b)
+		for _, p := range panels {
+			own := p.FieldConfig.Defaults.Links
 			for _, l := range own {
 				to, kept := strings.CutSuffix(*l.Url, "${__url_time_range}&${__all_variables}")
-				if !kept || !targets[strings.TrimRight(to, "?&")] {
-					t.Errorf("%s: %s leads to %s", d.Title, *p.Panel.Title, *l.Url)
+				if !kept || !targets[strings.TrimRight(to, "?&")] || p.Type == "table" {
+					t.Errorf("%s: %s leads to %s", b.File, *p.Title, *l.Url)
 				}
 				links++
 			}
-			if p.Panel.Type == "stat" && len(own) != 1 {
-				t.Errorf("%s: a click on %s leads nowhere", d.Title, *p.Panel.Title)
+			if p.Type == "stat" && len(own) != 1 {
+				t.Errorf("%s: a click on %s leads nowhere", b.File, *p.Title)
+			}
+			rows += rowLinks(t, p, targets)
+		}
+	}
+	if links < 9 || rows < 20 {
+		t.Errorf("%d links, and %d of rows", links, rows)
+	}
+}
+
+// rowLinks counts the links of a table's columns that lead to boards. Each is
+// of the runtime of its row, and what a link asks of a row is a column.
+func rowLinks(t *testing.T, p dashboard.Panel, targets map[string]bool) (n int) {
+	t.Helper()
+	columns := map[string]bool{}
+	for _, tr := range p.Transformations {
+		if names, is := tr.Options.(map[string]any)["renameByName"].(map[string]any); is {
+			for _, name := range names {
+				columns[name.(string)] = true
 			}
 		}
 	}
-	if links < 10 {
-		t.Errorf("%d links", links)
+	for _, o := range p.FieldConfig.Overrides {
+		for _, property := range o.Properties {
+			if property.Id != "links" {
+				continue
+			}
+			for _, l := range property.Value.([]any) {
+				url := l.(map[string]any)["url"].(string)
+				for _, m := range regexp.MustCompile(`__data\.fields\.(\w+)`).FindAllStringSubmatch(url, -1) {
+					if !columns[m[1]] {
+						t.Errorf("%s: %s asks for a column that there is not", *p.Title, url)
+					}
+				}
+				if to, query, is := strings.Cut(url, "?"); is {
+					n++
+					if !targets[to] || !strings.Contains(query, "var-instance=${__data.fields.instance}") {
+						t.Errorf("%s: a row leads to %s", *p.Title, url)
+					}
+				}
+			}
+		}
+	}
+	return n
+}
+
+// Of a state timeline every value has its word and colour, and no threshold has
+// a say: Grafana would write their ranges, and draw neighbours of one colour as one.
+func TestTimelinesSayWords(t *testing.T) {
+	timelines := 0
+	for _, b := range boards.Boards() {
+		_, panels := panelsOf(t, b)
+		for _, p := range panels {
+			if p.Type != "state-timeline" {
+				continue
+			}
+			timelines++
+			d := p.FieldConfig.Defaults
+			if d.Color == nil || d.Color.Mode != dashboard.FieldColorModeIdFixed || len(d.Mappings) != 1 || d.Mappings[0].ValueMap == nil {
+				t.Errorf("%s: colours %+v, mappings %+v", *p.Title, d.Color, d.Mappings)
+				continue
+			}
+			colours := map[string]bool{}
+			for value, m := range d.Mappings[0].ValueMap.Options {
+				if m.Text == nil || *m.Text == "" || m.Color == nil || colours[*m.Color] {
+					t.Errorf("%s: %s has no text or no colour of its own", *p.Title, value)
+				} else {
+					colours[*m.Color] = true
+				}
+			}
+		}
+	}
+	if timelines == 0 {
+		t.Error("there is no timeline")
+	}
+}
+
+// A unit of a whole table would be one of its labels, too: device "0" as 0 %.
+// Columns have room, and a legend tells what is from what was.
+func TestValuesCanBeReadForWhatTheyAre(t *testing.T) {
+	for _, b := range boards.Boards() {
+		_, panels := panelsOf(t, b)
+		for _, p := range panels {
+			if d := p.FieldConfig.Defaults; p.Type == "table" && d.Unit != nil {
+				t.Errorf("%s: the unit %s is also that of labels", *p.Title, *d.Unit)
+			}
+			switch options := p.Options.(type) {
+			case *stat.Options:
+				if options.WideLayout {
+					t.Errorf("%s: with names beside the values both are tiny", *p.Title)
+				}
+			case *timeseries.Options:
+				if slices.Contains(options.Legend.Calcs, "lastNotNull") {
+					t.Errorf("%s: what has ended would have a last value", *p.Title)
+				}
+			case *table.Options:
+				if custom, is := p.FieldConfig.Defaults.Custom.(*table.FieldConfig); !is || custom.MinWidth == nil {
+					t.Errorf("%s: the last columns may be cut off", *p.Title)
+				}
+			default:
+			}
+		}
+	}
+}
+
+// What has no value is neither good nor bad: a process that is gone is not green.
+func TestWhatIsNotThereIsNeitherGoodNorBad(t *testing.T) {
+	for _, b := range boards.Boards() {
+		_, panels := panelsOf(t, b)
+		for _, p := range panels {
+			if steps := p.FieldConfig.Defaults.Thresholds.Steps; steps[0].Value != nil || steps[0].Color == "green" || steps[0].Color == "red" {
+				t.Errorf("%s: without a value it is %s", *p.Title, steps[0].Color)
+			}
+		}
 	}
 }
 

@@ -27,6 +27,9 @@ const (
 	// neutral is the colour of what is neither good nor bad. Without thresholds
 	// of our own Grafana would paint everything above 80 red.
 	neutral = "blue"
+	// columnWidth is how many pixels a column of a table has at least, or the last would
+	// be cut off. axisFloor is where logarithmic axes begin, unless values are lower.
+	columnWidth, axisFloor = 60.0, 1e-4
 
 	matchProcess = `job=~"$job", instance=~"$instance"`
 	matchDevice  = matchProcess + `, device=~"$device"`
@@ -54,14 +57,7 @@ func JSON(b Board) ([]byte, error) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		return nil, err
 	}
-	for _, p := range d["panels"].([]any) {
-		config, _ := p.(object)["fieldConfig"].(object) // rows have none
-		defaults, _ := config["defaults"].(object)
-		links, _ := defaults["links"].([]any)
-		for _, l := range links {
-			maps.DeleteFunc(l.(object), func(name string, _ any) bool { return name != "title" && name != "url" && name != "targetBlank" })
-		}
-	}
+	trimLinks(d["panels"].([]any))
 	marks := []object{}
 	for _, a := range b.Annotations {
 		marks = append(marks, a.render())
@@ -73,6 +69,20 @@ func JSON(b Board) ([]byte, error) {
 	to.SetEscapeHTML(false)
 	err = to.Encode(d)
 	return out.Bytes(), err
+}
+
+// trimLinks leaves of the links of values what they have.
+func trimLinks(panels []any) {
+	for _, p := range panels {
+		folded, _ := p.(object)["panels"].([]any)
+		trimLinks(folded)
+		config, _ := p.(object)["fieldConfig"].(object) // rows have none
+		defaults, _ := config["defaults"].(object)
+		links, _ := defaults["links"].([]any)
+		for _, l := range links {
+			maps.DeleteFunc(l.(object), func(name string, _ any) bool { return name != "title" && name != "url" && name != "targetBlank" })
+		}
+	}
 }
 
 // uidOf is a board's uid, by which links and other people's folders know it.
@@ -87,12 +97,19 @@ func render(b Board) dashboard.Dashboard {
 			Tags: []string{"fencepost"}, IncludeVars: true, KeepTime: true}},
 	}
 	x, y, height, id := 0, 0, 0, uint32(0)
+	var folded *dashboard.RowPanel
 	for _, p := range b.Panels {
 		if p.Row != "" {
+			if y += height; folded != nil {
+				y = int(folded.GridPos.Y) + rowHeight
+			}
 			id++
-			heading := &dashboard.RowPanel{Type: "row", Id: id, Title: &p.Row, GridPos: &dashboard.GridPos{Y: uint32(y + height), W: gridColumns, H: rowHeight}, Panels: []dashboard.Panel{}}
+			heading := &dashboard.RowPanel{Type: "row", Id: id, Title: &p.Row, Collapsed: p.Fold, GridPos: &dashboard.GridPos{Y: uint32(y), W: gridColumns, H: rowHeight}, Panels: []dashboard.Panel{}}
 			d.Panels = append(d.Panels, dashboard.PanelOrRowPanel{RowPanel: heading})
-			x, y, height = 0, y+height+rowHeight, 0
+			x, y, height, folded = 0, y+rowHeight, 0, nil
+			if p.Fold {
+				folded = heading
+			}
 		}
 		if x+p.Width > gridColumns {
 			x, y, height = 0, y+height, 0
@@ -100,7 +117,11 @@ func render(b Board) dashboard.Dashboard {
 		id++
 		out := p.render()
 		out.Id, out.GridPos = new(id), &dashboard.GridPos{X: uint32(x), Y: uint32(y), W: uint32(p.Width), H: uint32(p.height())}
-		d.Panels = append(d.Panels, dashboard.PanelOrRowPanel{Panel: &out})
+		if folded != nil {
+			folded.Panels = append(folded.Panels, out)
+		} else {
+			d.Panels = append(d.Panels, dashboard.PanelOrRowPanel{Panel: &out})
+		}
 		x, height = x+p.Width, max(height, p.height())
 	}
 	return d
@@ -172,12 +193,15 @@ func (p Panel) render() dashboard.Panel {
 }
 
 func (p Panel) defaults() dashboard.FieldConfig {
-	d := dashboard.FieldConfig{Unit: &p.Unit, NoValue: new(cmp.Or(p.None, "no runtime")), Color: &dashboard.FieldColor{Mode: dashboard.FieldColorModeIdPaletteClassic}, Thresholds: steps(neutral, p.Levels)}
-	if len(p.Levels) > 0 && p.Levels[0].Series == "" {
-		d.Thresholds = steps("green", p.Levels)
-	}
-	if p.Kind == Stat || p.Kind == StateTimeline {
+	d := dashboard.FieldConfig{Unit: &p.Unit, NoValue: new(cmp.Or(p.None, "no runtime")), Color: &dashboard.FieldColor{Mode: dashboard.FieldColorModeIdPaletteClassic},
+		Thresholds: steps(p.Levels), Mappings: mappings(p.States)}
+	switch p.Kind {
+	case Stat:
 		d.Color.Mode = dashboard.FieldColorModeIdThresholds
+	case StateTimeline: // of thresholds Grafana would write the ranges, and merge what has one colour
+		d.Color = &dashboard.FieldColor{Mode: dashboard.FieldColorModeIdFixed, FixedColor: new(neutral)}
+	case Table:
+		d.Unit = nil // or labels that are numbers would have it
 	}
 	if (p.Kind == TimeSeries || p.Kind == Stat) && !p.Log && !p.Signed {
 		d.Min = new(0.0)
@@ -185,39 +209,81 @@ func (p Panel) defaults() dashboard.FieldConfig {
 	if p.Link != "" {
 		d.Links = []dashboard.DashboardLink{{Title: "Open", Url: new(urlOf(p.Link))}}
 	}
-	if len(p.States) > 0 {
-		values := map[string]dashboard.ValueMappingResult{}
-		for i, s := range p.States {
-			values[s.Value] = dashboard.ValueMappingResult{Text: &s.Text, Color: &s.Color, Index: new(int32(i))}
-		}
-		d.Mappings = []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: values}}}
-	}
 	return d
 }
 
-// steps are the colours of all series from the lowest on.
-func steps(base string, levels []Level) *dashboard.ThresholdsConfig {
-	t := &dashboard.ThresholdsConfig{Mode: dashboard.ThresholdsModeAbsolute, Steps: []dashboard.Threshold{{Color: base}}}
+func mappings(states []State) []dashboard.ValueMapping {
+	if len(states) == 0 {
+		return nil
+	}
+	values := map[string]dashboard.ValueMappingResult{}
+	for i, s := range states {
+		values[s.Value] = dashboard.ValueMappingResult{Text: &s.Text, Color: &s.Color, Index: new(int32(i))}
+	}
+	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: values}}}
+}
+
+// steps are the colours of all series from the lowest on. What is below 0, and what
+// is not there, is neutral.
+func steps(levels []Level) *dashboard.ThresholdsConfig {
+	t := &dashboard.ThresholdsConfig{Mode: dashboard.ThresholdsModeAbsolute, Steps: []dashboard.Threshold{{Color: neutral}}}
 	for _, l := range levels {
-		if l.Series == "" {
-			t.Steps = append(t.Steps, dashboard.Threshold{Value: &l.From, Color: l.Color})
+		if l.Series != "" {
+			continue
 		}
+		if len(t.Steps) == 1 && l.From > 0 {
+			t.Steps = append(t.Steps, dashboard.Threshold{Value: new(0.0), Color: "green"})
+		}
+		t.Steps = append(t.Steps, dashboard.Threshold{Value: &l.From, Color: l.Color})
 	}
 	return t
 }
 
-// overrides are the colours of single series and the units of columns.
+// overrides are the colours of single series and what columns have of their own.
 func (p Panel) overrides() []dashboard.DashboardFieldConfigSourceOverrides {
 	all := []dashboard.DashboardFieldConfigSourceOverrides{}
 	for _, l := range p.Levels {
-		if l.Series != "" {
-			all = append(all, override("byName", l.Series, "thresholds", steps(neutral, []Level{{From: l.From, Color: l.Color}})))
+		switch {
+		case l.Series != "" && p.Kind == TimeSeries:
+			all = append(all, override("byName", l.Series, "color", dashboard.FieldColor{Mode: dashboard.FieldColorModeIdFixed, FixedColor: &l.Color}))
+		case l.Series != "":
+			all = append(all, override("byName", l.Series, "thresholds", steps([]Level{{From: l.From, Color: l.Color}})))
 		}
 	}
 	for _, c := range p.Columns {
-		if c.Unit != "" {
-			all = append(all, override("byName", c.Heading, "unit", c.Unit))
+		if properties := c.properties(); len(properties) > 0 {
+			all = append(all, override("byName", c.Heading, properties...))
 		}
+	}
+	return all
+}
+
+func (c Column) properties() (all []any) {
+	if strings.HasPrefix(c.Label, "Value") {
+		all = append(all, "noValue", "–") // in a row that has no such value
+	}
+	if c.Unit != "" {
+		all = append(all, "unit", c.Unit)
+	}
+	if c.Width > 0 {
+		all = append(all, "custom.minWidth", c.Width)
+	}
+	if c.Gauge {
+		all = append(all, "min", 0, "max", 1, "thresholds", steps(c.Levels), "color", dashboard.FieldColor{Mode: dashboard.FieldColorModeIdThresholds},
+			"custom.cellOptions", common.TableBarGaugeCellOptions{Type: common.TableCellDisplayModeGauge, Mode: new(common.BarGaugeDisplayModeBasic), ValueDisplayMode: new(common.BarGaugeValueModeText)})
+	}
+	if len(c.States) > 0 {
+		all = append(all, "mappings", mappings(c.States), "custom.cellOptions", common.TableColorTextCellOptions{Type: common.TableCellDisplayModeColorText})
+	}
+	if c.Hidden {
+		all = append(all, "custom.hidden", true)
+	}
+	links := []object{}
+	for _, l := range c.Links {
+		links = append(links, object{"title": l.Title, "url": l.URL, "targetBlank": strings.HasPrefix(l.URL, "http")})
+	}
+	if len(links) > 0 {
+		all = append(all, "links", links)
 	}
 	return all
 }
@@ -242,12 +308,12 @@ func (p Panel) style(out *dashboard.Panel) {
 			name = common.BigValueTextModeValueAndName
 		}
 		out.Options = stat.Options{ReduceOptions: common.ReduceDataOptions{Calcs: []string{"lastNotNull"}, Fields: new(""), Values: new(false)}, Orientation: common.VizOrientationAuto,
-			ColorMode: common.BigValueColorModeValue, GraphMode: common.BigValueGraphModeNone, JustifyMode: common.BigValueJustifyModeAuto, TextMode: name, WideLayout: true,
+			ColorMode: common.BigValueColorModeValue, GraphMode: common.BigValueGraphModeNone, JustifyMode: common.BigValueJustifyModeAuto, TextMode: name, WideLayout: false,
 			PercentChangeColorMode: common.PercentChangeColorModeStandard}
 	case TimeSeries:
 		*custom = p.lines()
 		legend := common.VizLegendOptions{DisplayMode: common.LegendDisplayModeTable, Placement: common.LegendPlacementBottom, ShowLegend: true,
-			Calcs: []string{"lastNotNull", "max", "mean"}, SortBy: new("Max"), SortDesc: new(true)}
+			Calcs: []string{"last", "max", "mean"}, SortBy: new("Max"), SortDesc: new(true)}
 		if p.Width == gridColumns {
 			legend.Placement = common.LegendPlacementRight
 		}
@@ -258,12 +324,13 @@ func (p Panel) style(out *dashboard.Panel) {
 			Legend:  common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}},
 			Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeSingle, Sort: common.SortOrderDescending}}
 	case Table:
-		cells := &common.TableCellOptions{TableAutoCellOptions: &common.TableAutoCellOptions{Type: common.TableCellDisplayModeAuto}}
-		if len(p.States) > 0 { // values in their colours
-			cells = &common.TableCellOptions{TableColorTextCellOptions: &common.TableColorTextCellOptions{Type: common.TableCellDisplayModeColorText}}
+		*custom = table.FieldConfig{Align: common.FieldTextAlignmentAuto, MinWidth: new(columnWidth),
+			CellOptions: &common.TableCellOptions{TableAutoCellOptions: &common.TableAutoCellOptions{Type: common.TableCellDisplayModeAuto}}}
+		options := table.Options{ShowHeader: true, CellHeight: new(common.TableCellHeightSm)}
+		if p.Largest != "" {
+			options.SortBy = []common.TableSortByFieldState{{DisplayName: p.Largest, Desc: new(true)}}
 		}
-		*custom = table.FieldConfig{Align: common.FieldTextAlignmentAuto, CellOptions: cells}
-		out.Options = table.Options{ShowHeader: true, CellHeight: new(common.TableCellHeightSm)}
+		out.Options = options
 		out.Transformations = p.columns()
 	case Heatmap:
 		out.Options = heatmap.Options{
@@ -277,11 +344,12 @@ func (p Panel) style(out *dashboard.Panel) {
 }
 
 func (p Panel) lines() timeseries.FieldConfig {
-	c := timeseries.FieldConfig{FillOpacity: new(10.0), ShowPoints: new(common.VisibilityModeNever), SpanNulls: &common.BoolOrFloat64{Bool: new(false)}}
+	c := timeseries.FieldConfig{FillOpacity: new(10.0), AxisSoftMax: new(1.0), ShowPoints: new(common.VisibilityModeNever), SpanNulls: &common.BoolOrFloat64{Bool: new(false)}}
 	if p.Stacked {
 		c.Stacking, c.FillOpacity = &common.StackingConfig{Mode: new(common.StackingModeNormal), Group: new("A")}, new(40.0)
 	}
 	if p.Log {
+		c.AxisSoftMin, c.AxisSoftMax = new(axisFloor), nil
 		c.ScaleDistribution, c.FillOpacity = &common.ScaleDistributionConfig{Type: common.ScaleDistributionLog, Log: new(10.0)}, new(0.0)
 	}
 	return c

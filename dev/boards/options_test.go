@@ -58,7 +58,7 @@ func TestAMisspeltOptionIsSeen(t *testing.T) {
 		{"overview", `"mode": "normal"`, `"mode": "stacked"`}, {"overview", `"cellHeight": "sm"`, `"cellHeight": "small"`}, {"overview", `"showPoints": "never"`, `"showPoints": false`},
 		{"overview", `"type": "color-text"`, `"type": "colour-text"`}, {"overview", `"targetBlank"`, `"targetBlanc"`}, {"overview", `"transformations"`, `"transformation"`},
 		{"operations", `"type": "log"`, `"type": "logarithmic"`}, {"operations", `"yAxis"`, `"yaxis"`}, {"operations", `"scheme": "Spectral"`, `"scheme": 7`},
-		{"guard", `"mergeValues": true`, `"mergeValue": true`}, {"guard", `"rowHeight": 0.9`, `"rowHeight": "0.9"`}, {"guard", `"mappings"`, `"mapping"`},
+		{"overview", `"custom.minWidth"`, `"custom.minwidth"`}, {"overview", `"mode": "basic"`, `"mode": "bar"`}, {"guard", `"mode": "fixed"`, `"mode": "fixd"`}, {"guard", `"mergeValues": true`, `"mergeValue": true`}, {"guard", `"rowHeight": 0.9`, `"rowHeight": "0.9"`}, {"guard", `"mappings"`, `"mapping"`},
 		{"overview", `"type": "timeseries"`, `"type": "graph"`}, {"overview", `"value": "right"`, `"value": "rihgt"`},
 	} {
 		broken := strings.Replace(files[change[0]], change[1], change[2], 1)
@@ -76,6 +76,10 @@ func faultsOfBoard(t *testing.T, text string) (found []string) {
 	must.Do(t, json.Unmarshal([]byte(text), &d))
 	delete(d, "annotations") // theirs have what the datasource asks for
 	panels, _ := d["panels"].([]any)
+	for _, row := range panels {
+		folded, _ := row.(map[string]any)["panels"].([]any)
+		panels = append(panels, folded...)
+	}
 	for _, p := range panels {
 		p, _ := p.(map[string]any)
 		kind, _ := p["type"].(string)

@@ -7,7 +7,10 @@ import (
 )
 
 // OperatePage has a section of each alert and of each reason of degraded health.
-const OperatePage = "docs/operate.md"
+const (
+	OperatePage = "docs/operate.md"
+	runbookPage = "https://github.com/fencepost-gpu/fencepost/blob/main/" + OperatePage
+)
 
 // Rules is the file of Prometheus' rules. Annotations are written as JSON
 // strings, which YAML takes.
@@ -22,8 +25,8 @@ func Rules() string {
 			fmt.Fprintf(&b, "        for: %s\n", a.For)
 		}
 		fmt.Fprintf(&b, "        keep_firing_for: %s\n        labels:\n          severity: %s\n        annotations:\n"+
-			"          summary: %s\n          description: %s\n          dashboard: %s\n          runbook_url: %s\n",
-			a.KeepFiring, a.Severity, strconv.Quote(a.Summary), strconv.Quote(a.Description), strconv.Quote(a.dashboard()), "https://github.com/fencepost-gpu/fencepost/blob/main/"+OperatePage+"#"+strings.ToLower(a.Name))
+			"          summary: %s\n          description: %s\n          dashboard_url: %s\n          runbook_url: %s\n",
+			a.KeepFiring, a.Severity, strconv.Quote(a.Summary), strconv.Quote(a.description()), strconv.Quote(a.dashboard()), runbookPage+"#"+strings.ToLower(a.Name))
 	}
 	b.WriteString("  - name: fencepost-fleet\n    rules:\n")
 	for _, r := range Records() {
@@ -42,15 +45,13 @@ func (a Alert) dashboard() string {
 	return path + "&var-device={{ $labels.device }}"
 }
 
-// Record is a recording rule: what a fleet's boards would have to add up from
-// all instances each time they are drawn.
+// Record is a recording rule. The overview knows by it whether there are rules.
 type Record struct{ Name, Expr string }
 
 // Records are all recording rules. Their names say what they are by, of what,
 // and how it is added up.
 func Records() []Record {
 	return []Record{
-		{"job_tag:gpumem_tag_bytes:sum", `sum by (job, tag, state) (gpumem_tag_bytes)`},
 		// Without the tag, of which the first finding is a series that begins at 1.
 		{"instance_kind:gpumem_findings_total", `sum without (tag) (gpumem_findings_total)`},
 	}

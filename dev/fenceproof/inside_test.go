@@ -95,7 +95,7 @@ func (x explorer) run(t *testing.T, args ...string) overlap.Total {
 }
 
 // movesInside are in how many executions the pool must do each thing at least while calls overlap, with
-// how many operations the quick path must serve and decline meanwhile.
+// how many operations must be served at once and prepared meanwhile.
 var movesInside = proof.Moves{Reuses: 10_000, Splits: 3000, Merges: 1000, Joins: 700, Takeovers: 5000, Steals: 8000, Remaps: 300, Growths: 1000, Refusals: 8000,
 	QuickAllocations: 2500, QuickFrees: 2000, SlowAllocations: 25_000, SlowFrees: 2500}
 

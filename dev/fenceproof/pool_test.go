@@ -53,7 +53,7 @@ func poolRuns() []poolRun {
 // runtime's own pool: blocks of half a page, of one and of two under a limit of three pages. What uses
 // memory comes behind all that used it before, no wait can be taken away but those that docs/memory-model.md
 // names, no page loses its address under the device's hands, and no allocation is refused while pages lie idle.
-// Allocations and frees go by the quick path once, as far as that serves them, and once by the ordinary way.
+// Allocations and frees are served at once in one run, as far as they can be, and prepared in the other.
 func TestPoolKeepsTheOrder(t *testing.T) {
 	for _, run := range poolRuns() {
 		for _, over := range proof.OwnPools {
@@ -75,7 +75,7 @@ func TestGivenUpStreamsKeepTheirOrderOverThePool(t *testing.T) {
 	if testing.Short() || raceDetector {
 		b.Ops, want, floor = 4, amount{736, 1222}, proof.Moves{Reuses: 14, Splits: 3, Takeovers: 3, Steals: 9, Growths: 1200, Refusals: 130}
 	}
-	requireMoves(t, exhaustGivenUp(t, b, proof.OwnPoolQuickly, want), floor) // a path which adopted streams decline
+	requireMoves(t, exhaustGivenUp(t, b, proof.OwnPoolQuickly, want), floor) // adopted streams are served nothing at once
 }
 
 // requireMoves demands that the programs made the pool do everything often enough.
@@ -111,7 +111,7 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 	for i := range programs {
 		p := program.Draw(b, rng.IntN)
 		s := proof.DrawSchedule(p, 1+rng.IntN(3), rng.IntN)
-		r := runners[i%4/3] // every fourth by the ordinary way
+		r := runners[i%4/3] // in every fourth all is prepared
 		v, err := r.Check(p, s)
 		if err != nil {
 			t.Fatal(err)

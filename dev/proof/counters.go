@@ -21,16 +21,16 @@ func addValues(into, from reflect.Value) {
 	}
 }
 
-// Moves is what the runtime's own pool did: in how many runs what, and how many operations went by
-// the quick path or were declined there.
+// Moves is what the runtime's own pool did: in how many runs what, and how many operations were
+// served at once or prepared.
 type Moves struct {
 	// Reuses gave a block memory of an earlier one, Splits a part of one's, Merges that of
 	// several, and Joins that of several streams.
 	Reuses, Splits, Merges, Joins uint64
 	// These are of [core.OwnPoolStats], and Refusals for want of memory.
 	Takeovers, Steals, Remaps, Growths, Refusals uint64
-	// QuickAllocations and QuickFrees are the operations that the quick path has served, SlowAllocations
-	// and SlowFrees those that it has declined, which then went the ordinary way.
+	// QuickAllocations and QuickFrees are the operations that were served at once, SlowAllocations
+	// and SlowFrees the tries that were declined, which were prepared.
 	QuickAllocations, QuickFrees, SlowAllocations, SlowFrees uint64
 }
 
@@ -48,7 +48,7 @@ func (m Moves) Reach(floor Moves) bool {
 	return true
 }
 
-// Ordinary is the same without the quick path's counts.
+// Ordinary is the same without the counts of what is served at once.
 func (m Moves) Ordinary() Moves {
 	m.QuickAllocations, m.QuickFrees, m.SlowAllocations, m.SlowFrees = 0, 0, 0, 0
 	return m

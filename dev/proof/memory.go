@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // Memory is where the blocks of programs come from.
@@ -17,10 +17,9 @@ const (
 	// at when it is made, and the oracle is not asked: verdicts are empty.
 	Isolated
 	// OwnPool is [cuda.PoolResource], for programs whose allocations have sizes. An allocation may be
-	// refused for want of memory: then only what has begun is ended.
+	// refused for want of memory: then only what has begun is ended. Nothing is served at once: all is prepared.
 	OwnPool
-	// OwnPoolQuickly is that with allocations and frees by the quick path, as the outermost layer
-	// goes, and by the ordinary way what that declines.
+	// OwnPoolQuickly is that as it comes: allocations and frees that can be are served at once.
 	OwnPoolQuickly
 )
 
@@ -43,38 +42,62 @@ type Backend interface {
 	Close(context.Context) error
 }
 
-// entry is an outermost layer over a backend, which does nothing but enter the quick path, and
-// goes the ordinary way if that declines. It counts for one goroutine at a time.
+// entry is an outermost layer over a backend, which does nothing but count what is served at once and
+// what is prepared, or has everything prepared. It counts for one goroutine at a time.
 type entry struct {
 	core.Resource
-	path  *quick.Path
-	moves Moves
+	path     *path.Path
+	prepares bool
+	moves    Moves
 }
 
-// enter returns an entry over a backend that has a quick path.
-func enter(backend core.Resource) *entry {
-	below := quick.Of(backend)
-	e := &entry{Resource: backend}
-	e.path = below.Extend(e, below.Layer)
+// enter returns an entry over a backend.
+func enter(backend core.Resource, prepares bool) *entry {
+	e := &entry{Resource: backend, prepares: prepares}
+	e.path = path.Over(backend, false).Extend(e, counting{entry: e})
 	return e
 }
 
-// Allocate allocates by the quick path, or by the backend.
+// Allocate allocates.
 func (e *entry) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
-	if e.path.Allocate(ctx, &req, &b) {
-		e.moves.QuickAllocations++
-		return b, nil
-	}
-	e.moves.SlowAllocations++
-	return e.Resource.Allocate(ctx, req)
+	err = e.path.Allocate(ctx, nil, &req, &b)
+	return b, err
 }
 
-// Deallocate frees by the quick path, or by the backend.
+// Deallocate frees.
 func (e *entry) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
-	if e.path.Deallocate(ctx, &id, &b) {
-		e.moves.QuickFrees++
-		return b, nil
+	err = e.path.Deallocate(ctx, nil, &id, &b)
+	return b, err
+}
+
+// counting is the entry's share of the path.
+type counting struct {
+	path.Simple
+	*entry
+}
+
+// Allocate counts.
+func (c counting) Allocate(o *path.Op) bool {
+	o.NotAtOnce = c.prepares
+	ok := c.path.Below.Layer.Allocate(o)
+	switch {
+	case !ok:
+		c.moves.SlowAllocations++
+	case o.AtOnce:
+		c.moves.QuickAllocations++
 	}
-	e.moves.SlowFrees++
-	return e.Resource.Deallocate(ctx, id)
+	return ok
+}
+
+// Deallocate is Allocate for a free.
+func (c counting) Deallocate(o *path.Op) bool {
+	o.NotAtOnce = c.prepares
+	ok := c.path.Below.Layer.Deallocate(o)
+	switch {
+	case !ok:
+		c.moves.SlowFrees++
+	case o.AtOnce:
+		c.moves.QuickFrees++
+	}
+	return ok
 }

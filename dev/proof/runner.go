@@ -74,7 +74,7 @@ type Runner struct {
 	config Config
 	device *device.Device
 	gate   Gate
-	// resource is the outermost layer, entry the one that enters the quick path, nil if none does.
+	// resource is the outermost layer, entry the one that counts over the own pool, else nil.
 	resource core.Resource
 	entry    *entry
 	leases   []*cuda.Lease
@@ -133,8 +133,8 @@ func NewRunner(cfg Config) (*Runner, error) {
 		}
 	}
 	front := core.Resource(r.Backend)
-	if cfg.Over == OwnPoolQuickly {
-		r.entry = enter(r.Backend)
+	if cfg.Over.IsOwnPool() {
+		r.entry = enter(r.Backend, cfg.Over == OwnPool)
 		front = r.entry
 	}
 	if r.resource, err = core.Chain(front, cfg.Layers...); err != nil {

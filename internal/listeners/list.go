@@ -36,9 +36,6 @@ func (l *List) Add(to core.Listener) {
 	switch to := to.(type) {
 	case nil:
 	case path.Listener:
-		if !to.OnPath {
-			add(&l.others, listener{layer: to.Hear})
-		}
 		add(&l.all, listener{layer: to.Hear})
 	case Func:
 		l.add(listener{plain: to})
@@ -88,8 +85,11 @@ func tell(all []listener, rec *path.Record, b core.Block) {
 	}
 }
 
-// ReleasedQuickly tells those of them who are not served by the quick path (package quick).
-func (l *List) ReleasedQuickly(b core.Block) {
+// OffPath reports whether some of them are no layers of this module, which have part in the operation itself.
+func (l *List) OffPath() bool { return l.others.Load() != nil }
+
+// ReleasedAtOnce tells those of a block that was freed at once (package path).
+func (l *List) ReleasedAtOnce(b core.Block) {
 	if others := l.others.Load(); others != nil {
 		tell(*others, nil, b)
 	}

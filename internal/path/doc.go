@@ -15,7 +15,7 @@
 //     generation last, and loses it first.
 //   - The owner enters a record before the block is returned to the layer above. It takes the record out
 //     of the table when the block is released, then tells the layers ([Listener]) and hands them the record,
-//     and only then uses it again: a layer closes its part in its notice. On the quick path it
+//     and only then uses it again: a layer closes its part in its notice. Of a free that is served at once it
 //     closes it under the lock of the stream's lane, before that is unlocked.
 //   - A part may be of no block while its record is: the block was allocated around the layer, or the
 //     layer's own books have ended. What a layer keeps for longer than the backend's block lives, such as
@@ -26,33 +26,41 @@
 //
 // # One way
 //
-// This is the protocol to which the layers are being moved. As yet package quick serves what no layer
-// declines, or none that cannot be prepared, and the rest goes by [core.Resource]; Prepare is there, and Cure
-// is not. A layer has three functions:
+// An allocation or a free is an [Op] that goes down the layers under the lock of its stream's [Lane]. What a
+// layer lacks to serve it, that layer gets with no lock held, and the same operation is tried again. A [Layer] has
+// these functions:
 //
-//   - Serve(op) does the layer's share under the stream's lock (of its lane), and calls the next
-//     layer's. It calls no driver, launches nothing, tells nobody, takes no lock that is held over
-//     such a call, and waits for nothing: it only tries the locks of the engine's stream and block. If it or a
-//     layer below declines, it leaves all as it was: charges, counts and countdowns are undone or
-//     not yet made, no generation is drawn, no free range was merged or split, the record is of no block.
-//     Only what the operation itself keeps until it ends may stay: a charge, so that no layer below gets memory in a
-//     Prepare for which there is no budget. Who declines says of the operation what it lacks, and does not say
-//     why in words.
-//   - Prepare(ctx, op) is called of the layer that declined, with no lock held. It gets what
-//     Serve lacked and keeps it in the operation: a span, a stack, chosen red zones, a record, a
-//     page, a part of the stream's state, or the lock of a busy stream waited for once. It may
-//     block as the operation may. Its error ends the operation, unless it is a want of memory.
-//   - Cure(ctx, op, err) is called for a want of memory, of one layer after the other, innermost first:
-//     make room, reap and recall, wait for what is pending, evict quarantine. It holds no lock when
-//     it is called, may take any, and reports whether Serve is worth another try. It keeps in the
-//     operation how often it has helped, so that the chain ends. It neither counts nor logs refusals.
+//   - Allocate and Deallocate do the layer's share under the lane's lock and call the next layer's. They
+//     call no driver and no code of the user's, take no lock that is held over such a call, and wait for
+//     nothing: they only try the locks of the engine's stream and block. A layer that declines, or is declined by a
+//     layer beneath, leaves all as it was, but for what the operation keeps ([Op.Keep]): a charge, so that no layer
+//     beneath gets memory for which there is no budget; a block that was retired.
+//   - Prepare is called of the layer that declined. It gets what the layer lacked: a captured stack, a
+//     grant, a page, the lock of a busy stream waited for once. It may do all of the layer's part and of those beneath
+//     ([Op.Got]): a backend makes a block with calls of the driver, a guard one between red zones. It may
+//     block as the operation may. Its error ends the operation, unless a layer knows a cure.
+//   - Cure is told of an error of Prepare, in the layers that were asked, the innermost first: reap, give up
+//     quarantine, wait for what is pending. It reports whether the operation is worth another try, and keeps in the
+//     operation how often it has helped, so that the chain ends. A charge is given back meanwhile. It neither
+//     counts nor logs refusals.
+//   - Settle is called when the operation has ended: with an error in all layers that were asked, and otherwise
+//     in those that wished so. A layer gives back what it keeps, explains the error, once, and does
+//     what must not be done under the lock: it writes to sinks, tells listeners. Code of the user's that panics
+//     ends the operation with [ErrAbandoned], and no block stays that its caller does not get.
 //
-// The outermost layer tries Serve, Prepare and Serve again until the operation is served or refused. A
-// refusal is explained once, by the outermost layer that has part in it, from the last error. What must be
-// outside the lock and behind the success, such as arming red zones and telling a simulated
-// device's oracle, is left in the operation and done when the lane is unlocked, before the block is
-// returned.
+// A backend serves at once ([Op.AtOnce]) what needs no call of the driver. Of a free that it serves at once no listener
+// has heard: each layer closes its part of the record under the lane's lock, and a layer that keeps listeners of its own tells those
+// of them who are no layers. So a free that does not go through all layers over a backend is never served at
+// once. Where a layer would have to look up what the lane's lock does not guard, it has the backend not serve at once
+// ([Op.NotAtOnce]), and hears by notice.
 //
-// A [core.Resource] of somebody's own splits the path: the layer above it is the innermost one of the
-// upper path, whose Serve lacks a block, and whose Prepare gets it by Allocate. That begins the lower path.
+// The lock of a lane comes before every lock of a layer: who holds one of those does not ask
+// for a lane. No goroutine holds two lanes, or a lane and waits for a stream.
+//
+// # Who takes part
+//
+// A backend makes a Path with [New], and each layer above it one with [Path.Extend], over that of its upstream ([Over]).
+// Nothing is found by walking Unwrap: a [core.Resource] that has no path of its own, such as a decorator of
+// somebody's own, splits the path. Its calls are the innermost layer of the path above, whose
+// Prepare makes them, and so begin the path beneath.
 package path

@@ -28,10 +28,7 @@ type Book interface {
 // Records are those of the blocks of one segment of a stack, which share a table.
 type Records struct {
 	Book
-	// OnPath, set before a layer is built, is for a backend with a quick path: of blocks that are freed
-	// there only those layers hear with a record that have part in it.
-	OnPath bool
-	own    *ownBook // nil if a backend owns the table
+	own *ownBook // nil if a backend owns the table
 	// makers make the parts of new records.
 	makers atomic.Pointer[[]maker]
 }
@@ -65,26 +62,26 @@ func SharedBy(r core.Resource) *Records {
 	return nil
 }
 
-// HasRoom reports whether the records that r shares have room for a part of one more layer. A layer for which
-// they have none is not on the path, whose records have no part of it. It is for the construction of a layer.
+// HasRoom reports whether the records that r shares have room for a part of one more layer. It is for the
+// construction of a layer.
 func HasRoom(r core.Resource) bool {
 	records := SharedBy(r)
 	if records == nil {
-		return false
+		return true
 	}
 	makers := records.makers.Load()
 	return makers == nil || len(*makers) < maxParts
 }
 
-// Join gives a layer above upstream a part of the records: of those that upstream shares, or, if it shares none or
-// they have no room, of new ones that the layer owns. onPath: the layer has part in the quick path. It is for the
+// Join gives a layer that lies over a path a part of the records: of those that upstream shares, or, if it shares none or
+// the path begins with calls of it, of new ones that the layer owns. It is for the
 // construction of a layer, before anything is allocated through it.
-func Join[T any](upstream core.Resource, onPath bool) (*Records, Part[T]) {
+func Join[T any](below *Path, upstream core.Resource) (*Records, Part[T]) {
 	made := func(n int) func(int) any {
 		parts := make([]T, n)
 		return func(i int) any { return &parts[i] }
 	}
-	if r := SharedBy(upstream); r != nil && (onPath || !r.OnPath) {
+	if r := below.Shared(upstream); r != nil {
 		if number, ok := r.add(made); ok {
 			return r, Part[T]{number}
 		}
@@ -114,15 +111,24 @@ func (r *Records) add(made maker) (number int, ok bool) {
 	}
 }
 
-// Enter is the record of a block that the upstream of a layer has just returned.
+// Enter is the record of a block that the upstream of a layer has just returned. No lock may be held.
 func (r *Records) Enter(b *core.Block) *Record {
 	if r.own != nil {
 		return r.own.enter(b)
 	}
-	if rec := r.Load(b.ID); rec != nil {
-		return rec
-	}
 	return r.Find(b.ID)
+}
+
+// Served is the record of the block of an operation that the layers beneath have served: o.Record, or one of the
+// table that a layer owns. The lane of o is locked.
+func (r *Records) Served(o *Op) *Record {
+	switch {
+	case r.own == nil:
+		return o.Record
+	case o.Free:
+		return r.own.Find(o.ID)
+	}
+	return r.own.enter(&o.Block)
 }
 
 // Equip gives AtOnce new records their parts.
@@ -161,8 +167,6 @@ func (p Part[T]) Of(rec *Record) *T {
 type Listener struct {
 	// Hear is told of a block, and of its record unless the teller has none of the segment.
 	Hear func(*Record, core.Block)
-	// OnPath: of a block that is freed on the quick path the layer has heard there.
-	OnPath bool
 }
 
 // Released is for tellers that know no records.

@@ -15,6 +15,7 @@ type part struct{ of core.Generation }
 // layer has a part in the records of its segment, and nothing else.
 type layer struct {
 	core.Resource
+	path    *path.Path
 	records *path.Records
 	part    path.Part[part]
 	heard   []*path.Record
@@ -22,7 +23,9 @@ type layer struct {
 
 func newLayer(up core.Resource) *layer {
 	l := &layer{Resource: up}
-	l.records, l.part = path.Join[part](up, false)
+	below := path.Over(up, true)
+	l.path = below.Extend(l, entering{layer: l})
+	l.records, l.part = path.Join[part](below, up)
 	l.records.Subscribe(up, path.Listener{Hear: func(rec *path.Record, b core.Block) {
 		if p := l.part.Of(rec); p != nil && p.of == b.ID.Generation {
 			p.of = 0
@@ -36,13 +39,33 @@ func (l *layer) SharedRecords() (core.Resource, *path.Records) { return l, l.rec
 
 func (l *layer) Subscribe(to core.Listener) { l.records.Subscribe(l.Resource, to) }
 
-func (l *layer) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
-	b, err := l.Resource.Allocate(ctx, req)
-	if err == nil {
-		l.part.Of(l.records.Enter(&b)).of = b.ID.Generation
-	}
+func (l *layer) Path() *path.Path { return l.path }
+
+func (l *layer) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
+	err = l.path.Allocate(ctx, nil, &req, &b)
 	return b, err
 }
+
+func (l *layer) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
+	err = l.path.Deallocate(ctx, nil, &id, &b)
+	return b, err
+}
+
+// entering enters a block.
+type entering struct {
+	path.Simple
+	*layer
+}
+
+func (e entering) Allocate(o *path.Op) bool {
+	ok := e.path.Below.Layer.Allocate(o)
+	if ok {
+		e.part.Of(e.records.Served(o)).of = o.Block.ID.Generation
+	}
+	return ok
+}
+
+func (e entering) Deallocate(o *path.Op) bool { return e.path.Below.Layer.Deallocate(o) }
 
 func allocate(t *testing.T, r core.Resource) core.Block {
 	t.Helper()
@@ -123,18 +146,6 @@ func TestBlocksAroundALayerHaveNoPartOfIt(t *testing.T) {
 		b := allocate(t, upper)
 		must.Get(upper.Deallocate(t.Context(), b.ID))(t)
 		must.Do(t, fake.Drain(t.Context()))
-	}
-}
-
-func TestOnlyLayersOnAQuickPathShareItsRecords(t *testing.T) {
-	fake := coretest.NewFake(0)
-	below := newLayer(fake)
-	below.records.OnPath = true
-	if off, _ := path.Join[part](below, false); off == below.records {
-		t.Error("a layer that is not told of quick frees shares their records")
-	}
-	if on, _ := path.Join[part](below, true); on != below.records {
-		t.Error("a layer on the quick path does not share its records")
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // Calls counts the calls of a layer by operation and result, and how long they
@@ -25,7 +25,7 @@ type Calls struct {
 	failures [operations][reasons]atomic.Pointer[exemplar]
 
 	lanesMu sync.Mutex
-	lanes   []*LaneCalls // of the quick path
+	lanes   []*LaneCalls // of the path
 }
 
 const (
@@ -161,7 +161,7 @@ func (o *Operations) Refusals(reason Reason) uint64 {
 // lane, whose lock guards it: so counting one writes no word that others write and needs no
 // atomic operation.
 type LaneCalls struct {
-	lane     *quick.Lane
+	lane     *path.Lane
 	allocate quickCells
 	free     quickCells
 }
@@ -174,7 +174,7 @@ type quickCells struct {
 
 // OfLane returns counters of the calls that one lane serves, for good. It is called once for
 // each lane.
-func (c *Calls) OfLane(lane *quick.Lane) *LaneCalls {
+func (c *Calls) OfLane(lane *path.Lane) *LaneCalls {
 	l := &LaneCalls{lane: lane}
 	c.lanesMu.Lock()
 	defer c.lanesMu.Unlock()

@@ -92,6 +92,7 @@ func (s Source) groups() []group {
 		read(s.Memory, memoryMetrics...),
 		read(known(s.Info), infoMetrics),
 		read(s.amountsByTag(), holderMetrics...),
+		read(s.tagPeaks(), tagPeakMetric),
 		read(s.Operations, operationMetrics...),
 		read(s.Streams, streamMetrics...),
 		read(s.Findings, findingMetrics),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
@@ -100,12 +101,23 @@ var stickyMetrics = family[uint64]{counter("gpumem_sticky_errors_total", "Driver
 var healthMetrics = []family[core.Health]{
 	{gauge("gpumem_health", "How well the runtime is: 1 for the state it is in, 0 for the others.", "state"), sendHealth},
 	{gauge("gpumem_health_reasons", "Why the runtime is not well: 1 for each reason that holds, 0 for the others.", "reason"), sendReasons},
+	{gauge("gpumem_unwell_since_timestamp_seconds", "Since when the reasons hold for which the runtime is not well: when the first of them began. Left out while none holds."), sendSince},
 	{gauge("gpumem_device_lost", "1 if the device's context is lost for the rest of the process, however many errors said so, or else 0."),
 		whole(func(h core.Health) uint64 { return oneIf(h.State == names.HealthPoisoned) })},
 }
 
 func sendHealth(h core.Health, out sender) {
 	oneOf(out, names.HealthStates[:], func(state string) bool { return state == cmp.Or(h.State, names.HealthOK) })
+}
+
+func sendSince(h core.Health, out sender) {
+	var first time.Time
+	for _, s := range h.Signs {
+		if first.IsZero() || s.Since.Before(first) {
+			first = s.Since
+		}
+	}
+	out.instant(first)
 }
 
 func sendReasons(h core.Health, out sender) {

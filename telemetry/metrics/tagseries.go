@@ -52,6 +52,16 @@ type TagSeries struct {
 	// this round.
 	lows map[core.Tag]uint64
 	ends time.Time
+	// over is what the tags held when most was live in the last whole minute of
+	// the clock, underWay in that of now.
+	over, underWay tagPeak
+}
+
+// tagPeak is what tags with series held live at one moment of a minute.
+type tagPeak struct {
+	minute int64 // since 1970
+	total  uint64
+	byTag  map[core.Tag]uint64
 }
 
 // tagMember is a tag that has series of its own.
@@ -109,6 +119,51 @@ func (s *TagSeries) Look(now time.Time, holders []core.Holder) {
 		members = *s.members.Load()
 	}
 	s.compare(now, outside)
+}
+
+// Glance takes in what all tags hold live at one moment, of which the one counts in
+// each minute of the clock at which they held most. It is to be called many times a
+// second.
+func (s *TagSeries) Glance(now time.Time, holders []core.Holder) {
+	total := uint64(0)
+	for _, h := range holders {
+		if h.State == core.Live {
+			total += h.Bytes
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	minute := now.Unix() / 60
+	if s.underWay.minute != minute {
+		s.over, s.underWay = s.underWay, tagPeak{minute: minute}
+		if s.over.minute < minute-1 { // nobody looked
+			s.over = tagPeak{}
+		}
+	}
+	if total <= s.underWay.total {
+		return
+	}
+	s.underWay.total, s.underWay.byTag = total, map[core.Tag]uint64{}
+	for tag, amounts := range s.sums(holders) {
+		s.underWay.byTag[tag] = amounts[0].Bytes
+	}
+}
+
+// peak is what each tag held when most was live in the last whole minute, or in the
+// one under way where that is more already.
+func (s *TagSeries) peak() map[core.Tag]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.over
+	if s.underWay.total > at.total {
+		at = s.underWay
+	}
+	held := map[core.Tag]uint64{}
+	for tag := range s.sums(nil) {
+		held[tag] = 0
+	}
+	maps.Copy(held, at.byTag)
+	return held
 }
 
 // tagBytes is what a tag holds, in all states.
@@ -233,6 +288,12 @@ var holderMetrics = []family[map[core.Tag]*amounts]{
 	{gauge("gpumem_tag_blocks", "Blocks by tag and state; 64 tags, the rest as other. A tag that holds nothing is 0.", "tag", "state"), byTag(func(a core.Amount) uint64 { return a.Blocks })},
 }
 
+var tagPeakMetric = family[map[core.Tag]uint64]{gauge("gpumem_tag_window_peak_bytes", "What each tag held live, padding included, at the moment of the last whole minute of the clock, or of the one under way if it was more, at which most was live, of some 20 moments a second that are looked at; 64 tags, the rest as other.", "tag"), func(held map[core.Tag]uint64, out sender) {
+	for tag, bytes := range held {
+		out.count(bytes, string(tag))
+	}
+}}
+
 // byTag is the samples of what amounts the tags hold.
 func byTag(read func(core.Amount) uint64) func(map[core.Tag]*amounts, sender) {
 	return func(tags map[core.Tag]*amounts, out sender) {
@@ -260,6 +321,24 @@ func (s Source) amountsByTag() func() map[core.Tag]*amounts {
 			tags.Look(time.Now(), holders)
 		}
 		return tags.sums(holders)
+	}
+}
+
+// tagPeaks is what the tags held at the peak; nil if the source does not say. If no
+// other code looks at the tags, each scrape does.
+func (s Source) tagPeaks() func() map[core.Tag]uint64 {
+	if s.Holders == nil {
+		return nil
+	}
+	if s.Tags != nil {
+		return s.Tags.peak
+	}
+	tags := NewTagSeries()
+	return func() map[core.Tag]uint64 {
+		now, holders := time.Now(), s.Holders()
+		tags.Look(now, holders)
+		tags.Glance(now, holders)
+		return tags.peak()
 	}
 }
 

@@ -289,3 +289,38 @@ func TestACollectorOfItsOwnKeepsTagsToo(t *testing.T) {
 		t.Errorf("first %v, then %v", first, second)
 	}
 }
+
+// Of memory that comes and goes between looks and scrapes the metric says who held
+// it when most was live, for a whole minute and not longer.
+func TestWhoHeldTheMemoryAtThePeakIsSeen(t *testing.T) {
+	s := newTagScene(t)
+	glance := func(after time.Duration, sort, join uint64) map[string]float64 {
+		t.Helper()
+		s.now = s.now.Add(after)
+		s.held["sort"], s.held["join"] = sort, join
+		s.tags.Used("sort")
+		s.tags.Used("join")
+		s.tags.Glance(s.now, s.holders())
+		return samples(t, s.c, "gpumem_tag_window_peak_bytes")
+	}
+	s.now = time.Unix(6000, 0)
+	for _, step := range []struct {
+		after      time.Duration
+		sort, join uint64 // held now
+		at         [2]float64
+	}{
+		{0, 0, 0, [2]float64{0, 0}},
+		{time.Second, 300, 100, [2]float64{300, 100}},
+		{time.Millisecond, 0, 350, [2]float64{300, 100}}, // a tag's own high is not the peak
+		{time.Second, 0, 0, [2]float64{300, 100}},
+		{time.Minute, 50, 0, [2]float64{300, 100}}, // the last whole minute's
+		{time.Second, 100, 400, [2]float64{100, 400}},
+		{time.Minute, 0, 0, [2]float64{100, 400}},
+		{time.Minute, 0, 7, [2]float64{0, 7}},
+		{5 * time.Minute, 0, 0, [2]float64{0, 0}}, // a process that was stopped
+	} {
+		if got := glance(step.after, step.sort, step.join); got["sort"] != step.at[0] || got["join"] != step.at[1] {
+			t.Errorf("%+v: %v", step, got)
+		}
+	}
+}

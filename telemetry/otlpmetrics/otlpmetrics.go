@@ -10,6 +10,7 @@ package otlpmetrics
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
 // Open pushes what g has, every minute, if the standard variables ask for it:
@@ -30,7 +32,10 @@ import (
 // The exporter reads the other variables itself, such as
 // OTEL_METRIC_EXPORT_INTERVAL, OTEL_EXPORTER_OTLP_METRICS_PROTOCOL (grpc or
 // http/protobuf, the default) and those of endpoints, headers and certificates.
-// about says whose metrics they are; nil is [resource.Default].
+// about says whose metrics they are; nil is [resource.Default]. It is given the
+// attribute hw.id, the UUID of the GPU, if there is one alone. Where
+// OTEL_SEMCONV_STABILITY_OPT_IN lists hardware, the metrics of
+// [NewHardwareProducer] are pushed too.
 //
 // Open does not connect, and does not fail because nobody listens: what goes
 // wrong later goes to OpenTelemetry's error handler. Variables that say what
@@ -50,11 +55,29 @@ func Open(ctx context.Context, g prometheus.Gatherer, about *resource.Resource) 
 	if err != nil {
 		return nil, fmt.Errorf("the OTLP exporter of metrics: %w", err)
 	}
-	options := []sdkmetric.Option{sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter, sdkmetric.WithProducer(NewProducer(g))))}
-	if about != nil {
-		options = append(options, sdkmetric.WithResource(about))
+	producers := []sdkmetric.PeriodicReaderOption{sdkmetric.WithProducer(NewProducer(g))}
+	if wantsHardware() {
+		producers = append(producers, sdkmetric.WithProducer(NewHardwareProducer(g)))
 	}
-	return sdkmetric.NewMeterProvider(options...).Shutdown, nil
+	if about, err = withDevice(about, g); err != nil {
+		return nil, errors.Join(err, exporter.Shutdown(ctx))
+	}
+	return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter, producers...)), sdkmetric.WithResource(about)).Shutdown, nil
+}
+
+// withDevice adds the identity of the GPU, if the metrics are of one alone.
+func withDevice(about *resource.Resource, g prometheus.Gatherer) (*resource.Resource, error) {
+	if about == nil {
+		about = resource.Default()
+	}
+	devices, err := gpus(g)
+	if err != nil || len(devices) != 1 {
+		return about, nil //nolint:nilerr // what cannot be gathered is for each push to report
+	}
+	for _, d := range devices {
+		about, err = resource.Merge(resource.NewSchemaless(semconv.HwID(d.uuid)), about) // whose own is the stronger
+	}
+	return about, err
 }
 
 // wanted follows the variables that switch pushing on and off.

@@ -29,11 +29,12 @@ type collector struct {
 	requests int
 	names    map[string]bool
 	services map[string]bool
+	gpus     map[string]bool
 }
 
 func newCollector(t *testing.T) *collector {
 	t.Helper()
-	c := &collector{names: map[string]bool{}, services: map[string]bool{}}
+	c := &collector{names: map[string]bool{}, services: map[string]bool{}, gpus: map[string]bool{}}
 	c.Server = httptest.NewServer(c)
 	t.Cleanup(func() {
 		c.Close()
@@ -56,6 +57,9 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		for _, kv := range of.GetResource().GetAttributes() {
 			if kv.GetKey() == "service.name" {
 				c.services[kv.GetValue().GetStringValue()] = true
+			}
+			if kv.GetKey() == "hw.id" {
+				c.gpus[kv.GetValue().GetStringValue()] = true
 			}
 		}
 		for _, scope := range of.GetScopeMetrics() {

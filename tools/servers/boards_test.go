@@ -192,7 +192,7 @@ func (r raisings) report(t *testing.T, p plan) {
 // wantAnnotations demands texts whose templates could be filled in.
 func wantAnnotations(t *testing.T, a alert) {
 	t.Helper()
-	for _, name := range []string{"summary", "description", "runbook_url"} {
+	for _, name := range []string{"summary", "description", "dashboard_url", "runbook_url"} {
 		if text := a.Annotations[name]; text == "" || strings.Contains(text, "<no value>") || strings.Contains(text, "<error") {
 			t.Errorf("%s: %s is %q", a.Labels["alertname"], name, text)
 		}

@@ -110,7 +110,7 @@ func useOf(s *parser.VectorSelector, path []parser.Node, raw bool) []string {
 		return []string{"a counter outside of a rate"}
 	case rated && !counter:
 		return []string{"a rate of what is no counter"}
-	case rated && window != aRateInterval && !strings.Contains(s.Name, ":"):
+	case rated && window != aRateInterval && !raw && !strings.Contains(s.Name, ":"):
 		return []string{"a rate not over $__rate_interval"}
 	}
 	return nil

@@ -46,7 +46,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // Size is a size of memory whose peak is kept.
@@ -98,7 +98,7 @@ type Entry struct {
 // one [Group], see [Group.Add].
 type Books struct {
 	// mu is the lock of the stream's lane.
-	mu    *quick.Lane
+	mu    *path.Lane
 	group *Group
 	// each calls a function for every block in the books, with the lock held.
 	each func(func(*core.Block, *Entry))

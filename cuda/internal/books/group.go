@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // Group is the books of one backend with the peaks of all of them together. The zero
@@ -47,7 +47,7 @@ const noLevel = math.MinInt64
 
 // Add takes books in, for good, whose lock is that of a lane from now on, and whose blocks each shows
 // with that held. Nothing may be in them yet.
-func (g *Group) Add(b *Books, lane *quick.Lane, each func(func(*core.Block, *Entry))) {
+func (g *Group) Add(b *Books, lane *path.Lane, each func(func(*core.Block, *Entry))) {
 	b.mu, b.group, b.each = lane, g, each
 	g.recalling.Lock()
 	defer g.recalling.Unlock()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // newGroup is a group of n books.
@@ -18,7 +18,7 @@ func newGroup(n int) (*Group, []*Books) {
 	g, all := &Group{}, make([]*Books, n)
 	for i := range all {
 		all[i] = &Books{}
-		g.Add(all[i], new(quick.Lane), nil)
+		g.Add(all[i], new(path.Lane), nil)
 	}
 	return g, all
 }

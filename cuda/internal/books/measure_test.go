@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // shelf is books with their blocks.
@@ -21,7 +21,7 @@ type shelf struct {
 
 func addShelf(g *Group) *shelf {
 	s := &shelf{blocks: map[*core.Block]*Entry{}}
-	g.Add(&s.Books, new(quick.Lane), func(show func(*core.Block, *Entry)) {
+	g.Add(&s.Books, new(path.Lane), func(show func(*core.Block, *Entry)) {
 		for c, e := range s.blocks {
 			show(c, e)
 		}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -14,11 +16,14 @@ var guardScenes = []scene{
 	{name: "hunt", act: func(s *steps) {
 		s.try(func() error { return s.rt.SwitchGuard(s.ctx, fencepost.GuardChange{Mode: new(fencepost.GuardHunt)}) })
 	}},
-	// A block is kept, and some are freed.
+	// A block is kept, and some are freed, most of one tag.
 	{name: "quarantine", idle: true, configure: quarantining, act: func(s *steps) {
 		on, _ := s.hold("kept", mib)
 		for range 16 {
 			s.free(s.allocate(on, "freed", mib))
+		}
+		for i := range 8 {
+			s.free(s.allocate(on, core.Tag(fmt.Sprintf("other-%d", i)), mib))
 		}
 	}},
 	// The quarantine is larger than the budget.
@@ -28,13 +33,5 @@ var guardScenes = []scene{
 	}, configure: func(p *player, cfg *fencepost.Config) {
 		quarantining(p, cfg)
 		cfg.Budget = limit
-	}},
-	// One isolated block is kept and another freed.
-	{name: "isolate", act: func(s *steps) {
-		on := s.lease("isolated")
-		request := core.Request{Bytes: mib, Tag: "isolated", Isolated: true}
-		freed := s.request(on, request)
-		s.request(on, request)
-		s.free(freed)
 	}},
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost"
@@ -18,6 +19,28 @@ var memoryScenes = []scene{
 	{name: "leak", idle: true, act: func(s *steps) {
 		on := s.lease("leaky")
 		s.loop(300*time.Millisecond, func(s *steps) { s.allocate(on, "leaky", mib/4) })
+	}},
+	{name: "tags", act: func(s *steps) {
+		on := s.lease("tags")
+		for i := range 12 {
+			s.allocate(on, core.Tag(fmt.Sprintf("tag-%d", i)), mib)
+		}
+	}},
+	// What is held is freed after milliseconds.
+	{name: "flash", act: func(s *steps) {
+		on := s.lease("flash")
+		s.loop(beat, func(s *steps) {
+			b := s.allocate(on, "flash", 16*mib)
+			time.Sleep(beat / 10)
+			s.free(b)
+		})
+	}},
+	// The pool is at its limit, and the budget is not.
+	{name: "fullpool", act: func(s *steps) {
+		on, _ := s.hold("greedy", limit/4*3)
+		s.loop(beat, func(s *steps) { s.once(on, "greedy", limit/2) })
+	}, configure: func(_ *player, cfg *fencepost.Config) {
+		cfg.Resource, cfg.Guard, cfg.Pool.Limit = fencepost.Pool, "off", limit
 	}},
 	// After a burst the pool keeps what was needed once.
 	{name: "slack", act: func(s *steps) {

@@ -30,7 +30,9 @@ func newPlan() (p plan) {
 		p.Scenes = append(p.Scenes, s.name)
 	}
 	add := func(where, unit string, held bool, q boards.Query) {
-		p.Queries = append(p.Queries, plannedQuery{where, q.Expand(), unit, q.Exemplars, q.Raw != "", q.Fleet != "", held, q.Proof})
+		for _, proof := range append([]boards.Proof{q.Proof}, q.Also...) {
+			p.Queries = append(p.Queries, plannedQuery{where, q.Expand(), unit, q.Exemplars, q.Raw != "", q.Fleet != "", held, proof})
+		}
 	}
 	for _, b := range boards.Boards() {
 		for _, a := range b.Annotations {

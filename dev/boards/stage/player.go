@@ -40,6 +40,7 @@ type player struct {
 	ctx     context.Context //nolint:containedctx // of loops that outlive the call that begins them
 	stop    context.CancelFunc
 	acted   atomic.Bool // the action has begun
+	ended   atomic.Bool // the page of metrics is away
 	loops   sync.WaitGroup
 	mu      sync.Mutex
 	kept    []*cuda.Lease
@@ -84,7 +85,14 @@ func open(ctx context.Context, s scene, folder string) (*player, error) {
 func (p *player) export(uuid string) error {
 	registry := prometheus.NewRegistry()
 	p.others = newOtherMetrics(registry, uuid)
-	p.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	page := promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+	p.metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.ended.Load() {
+			http.Error(w, "the process has ended", http.StatusServiceUnavailable)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
 	if p.spans != nil {
 		if err := registry.Register(metrics.NewSpanCollector(p.spans.Counts)); err != nil {
 			return err

@@ -30,6 +30,7 @@ func (d *slowDriver) MemAllocAsync(bytes uint64, pool driver.Pool, s driver.Stre
 
 var workScenes = []scene{
 	{name: "quiet", act: func(*steps) {}},
+	{name: "end", act: func(s *steps) { s.ended.Store(true) }}, // and is scraped no more
 	{name: "work", configure: traced, act: work},
 	{name: "slow", act: func(s *steps) { s.slow.by.Store(int64(30 * time.Millisecond)) }},
 	// One stream writes and another reads twice: of the reads the first needs a
@@ -48,6 +49,16 @@ var workScenes = []scene{
 		x, _, b := s.pair()
 		s.loop(quick, func(s *steps) {
 			s.launch(x, b, core.Write, func() error { return core.NotEnqueued(errors.New("the scene aborts its launches")) })
+		})
+	}},
+	// More operations than a panel has lines, all of them a few times a second.
+	{name: "various", act: func(s *steps) {
+		x, _, b := s.pair()
+		s.loop(beat, func(s *steps) {
+			s.launch(x, b, core.Write, func() error { return core.NotEnqueued(errors.New("the scene aborts its launches")) })
+			s.err = nil
+			claim := get(s, func() (core.Claim, error) { return s.rt.Reserve(s.ctx, mib, "various") })
+			s.try(func() error { return s.rt.ReleaseClaim(s.ctx, claim.ID) })
 		})
 	}},
 	{name: "intent", act: func(s *steps) { // a launch that never ends

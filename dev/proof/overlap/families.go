@@ -61,8 +61,8 @@ var poolReleased = setups{
 	{pooled(streamX, 0, twoPages), pooled(Adopted, 1, onePage), launch(streamX, noBlock, a), free(0)},
 }
 
-// quickSetups leave a stream with memory of its own and with slack in its books, so that the quick
-// path serves its next allocation.
+// quickSetups leave a stream with memory of its own and with slack in its books, so that its
+// next allocation is served at once.
 var quickSetups = setups{
 	// nothing is in its way
 	{pooled(streamX, 0, onePage), free(0)},
@@ -78,7 +78,7 @@ var quickSetups = setups{
 	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), launch(streamX, noBlock, a), free(0)},
 }
 
-// quickGivenUp are set-ups with an adopted stream, which the path declines, beside one that it serves.
+// quickGivenUp are set-ups with an adopted stream, which is served nothing at once, beside one that is.
 var quickGivenUp = setups{
 	{pooled(streamX, 0, onePage), pooled(Adopted, 1, onePage), free(0)},
 	{pooled(Adopted, 0, onePage), pooled(streamX, 1, onePage), pooled(streamX, 2, onePage), free(2), launch(streamX, noBlock, a)},
@@ -125,7 +125,7 @@ func Families(all bool) (list []*Family) {
 		{"poollonger", []int{2, 1}, false, bound{1, poolSetups[1:6], usingPoolLetters}, bound{2, poolSetups, poolLetters}},
 		{"poolmoving", []int{1, 1}, false, bound{2, poolSetups[1:6], movingLetters}, bound{2, poolSetups[1:6], movingLetters}},
 		{"poolreleased", []int{2, 1}, false, bound{2, poolReleased, releasingLetters}, bound{2, poolReleased, releasingLetters}},
-		// whose allocations and frees go by the quick path, as far as that serves them
+		// whose allocations and frees are served at once, as far as they can be
 		{"quick", []int{1, 1}, true, bound{1, quickSetups, quickLetters}, bound{2, slices.Concat(quickSetups[:4], poolSetups), quickLetters}},
 		{"quickgivenup", []int{1, 1}, true, bound{1, quickGivenUp, quickLetters}, bound{2, quickGivenUp, quickLetters}},
 		{"quickagain", []int{2, 1}, true, bound{1, quickSetups[1:3], againLetters}, bound{2, quickSetups, againLetters}},

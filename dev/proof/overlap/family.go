@@ -13,7 +13,7 @@ import (
 type Program struct {
 	Setup   program.Program
 	Threads []program.Program
-	// Entered: a layer over the pool enters the quick path.
+	// Entered: allocations and frees may be served at once.
 	Entered bool
 }
 

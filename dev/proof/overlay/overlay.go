@@ -77,8 +77,8 @@ func Interleaved(root string) (Files, error) {
 	return files, nil
 }
 
-// watched are where the runtime's own pool gives a block its memory, and makes that free, on the ordinary
-// way and on the quick path: no call of the driver shows it. In an instrumented file sync is
+// watched are where the runtime's own pool gives a block its memory, and makes that free,
+// at once and prepared: no call of the driver shows it. In an instrumented file sync is
 // package interleave.
 var watched = []Edit{
 	{
@@ -89,9 +89,9 @@ var watched = []Edit{
 		"cuda/lanes.go", "func (m *lanes) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error {",
 		"func (m *lanes) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error { sync.Gave(uint64(s.Handle()), ptr)",
 	},
-	{"cuda/pool.go", "\t\ts.lane.giveLocked(s, b.core.ID.Ptr", "\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\ts.lane.giveLocked(s, b.core.ID.Ptr"},
-	{"cuda/pool.go", "import (", "import (\n\tsync \"" + interleave + "\""},
-	{"cuda/pool.go", "\ts.calls.allocated++", "\tsync.Took(uint64(s.Handle()), ptr, req.Bytes)\n\ts.calls.allocated++"},
+	{"cuda/serve.go", "\t\ts.lane.giveLocked(s, b.core.ID.Ptr", "\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\ts.lane.giveLocked(s, b.core.ID.Ptr"},
+	{"cuda/serve.go", "import (", "import (\n\tsync \"" + interleave + "\""},
+	{"cuda/serve.go", "\ts.calls.allocated++", "\tsync.Took(uint64(s.Handle()), ptr, req.Bytes)\n\ts.calls.allocated++"},
 }
 
 // Watch makes the instrumented files of the module at root tell of what the runtime's own pool does:

@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
 )
 
 // hangAfter is far more than any program below takes, on a machine that is busy with others.
@@ -30,7 +30,7 @@ func TestNobodyWaitsForEverWhereTheDriverFails(t *testing.T) {
 	if testing.Short() {
 		programs = 40
 	}
-	random := rand.New(rand.NewPCG(quicktest.Seed(t), 0))
+	random := rand.New(rand.NewPCG(pathtest.Seed(t), 0))
 	for range programs {
 		p := &hangProgram{seed: random.Uint64()}
 		p.rng = rand.New(rand.NewPCG(p.seed, 0))

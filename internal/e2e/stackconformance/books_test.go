@@ -12,14 +12,14 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
 )
 
 // TestTheBooksAreTheDevicesWhateverFails is the whole of it: every kind of
 // fault, in an order drawn from the seed, under every mode of the guard, and
 // the books compared before, after and when all was given up.
 func TestTheBooksAreTheDevicesWhateverFails(t *testing.T) {
-	rng := rand.New(rand.NewPCG(quicktest.Seed(t), 0))
+	rng := rand.New(rand.NewPCG(pathtest.Seed(t), 0))
 	struck := map[string]int{}
 	guards := []string{"off", "ledger", "sample:4096", "hunt", unmapping}
 	if testing.Short() {

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -42,9 +42,9 @@ func withLayers(t *testing.T, guard fencepost.GuardMode, layers fencepost.Layers
 func TestOpensStackConformsWithLayersOfAProgram(t *testing.T) {
 	for _, guard := range []fencepost.GuardMode{fencepost.GuardLedger, fencepost.GuardSample} {
 		for name, layers := range map[string]fencepost.Layers{
-			"around the budget": {AroundBudget: []core.Layer{quicktest.PutStranger(nil), nil}},
-			"around the guard":  {AroundGuard: []core.Layer{quicktest.PutStranger(nil)}},
-			"around both":       {AroundBudget: []core.Layer{quicktest.PutStranger(nil)}, AroundGuard: []core.Layer{quicktest.PutStranger(nil), quicktest.PutStranger(nil)}},
+			"around the budget": {AroundBudget: []core.Layer{pathtest.PutStranger(nil), nil}},
+			"around the guard":  {AroundGuard: []core.Layer{pathtest.PutStranger(nil)}},
+			"around both":       {AroundBudget: []core.Layer{pathtest.PutStranger(nil)}, AroundGuard: []core.Layer{pathtest.PutStranger(nil), pathtest.PutStranger(nil)}},
 		} {
 			if testing.Short() && (guard != fencepost.GuardSample || name != "around both") {
 				continue
@@ -62,8 +62,8 @@ func TestOpensStackConformsWithLayersOfAProgram(t *testing.T) {
 // A layer around the guard sees what callers ask for, one around the budget what the device
 // is asked for.
 func TestLayersStandWhereTheirNameSays(t *testing.T) {
-	var asked, allocated *quicktest.Stranger
-	_, rt := withLayers(t, fencepost.GuardHunt, fencepost.Layers{AroundBudget: []core.Layer{quicktest.PutStranger(&allocated)}, AroundGuard: []core.Layer{quicktest.PutStranger(&asked)}})
+	var asked, allocated *pathtest.Stranger
+	_, rt := withLayers(t, fencepost.GuardHunt, fencepost.Layers{AroundBudget: []core.Layer{pathtest.PutStranger(&allocated)}, AroundGuard: []core.Layer{pathtest.PutStranger(&asked)}})
 	if got, want := rt.String(), "telemetry(stranger(debugguard(stranger(budget(logging(pool(sim:0)))))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
 )
 
 // hammer is what its goroutines share.
@@ -33,12 +33,12 @@ type hammer struct {
 // others change the limit, switch the guard, look at everything and churn leases. At the end
 // all is accounted for.
 func TestTheQuickPathUnderTheHammer(t *testing.T) {
-	seed, steps := quicktest.Seed(t), 4000
+	seed, steps := pathtest.Seed(t), 4000
 	if testing.Short() {
 		steps = 800
 	}
-	var gate *quicktest.Gate
-	h := &hammer{t: t, whole: openWhole(t, setup{schedule: sim.FreeRunning(), guard: debugguard.Config{Mode: debugguard.Ledger}, between: map[int]core.Layer{0: quicktest.Put(&gate, seed, 50)}})}
+	var gate *pathtest.Gate
+	h := &hammer{t: t, whole: openWhole(t, setup{schedule: sim.FreeRunning(), guard: debugguard.Config{Mode: debugguard.Ledger}, between: map[int]core.Layer{0: pathtest.Put(&gate, seed, 50)}})}
 	h.Backend.Subscribe(hears(func(core.Block) { h.released.Add(1) }))
 	for range 2 {
 		h.shared = append(h.shared, h.Lease(t, "shared"))
@@ -161,7 +161,7 @@ func (h *hammer) churnLease(rng *rand.Rand) {
 }
 
 // account demands that everything that was allocated has been freed once, and is told of once.
-func (h *hammer) account(gate *quicktest.Gate) {
+func (h *hammer) account(gate *pathtest.Gate) {
 	h.t.Helper()
 	for _, err := range []error{h.Runtime.Drain(context.Background()), h.guard.Flush(context.Background())} {
 		expect.Success(h.t, err)
@@ -170,7 +170,7 @@ func (h *hammer) account(gate *quicktest.Gate) {
 	for what, n := range map[string]uint64{
 		"freed": h.freed.Load(), "released": h.released.Load(), "in the books as allocated": s.Allocations, "in the books as freed": s.Deallocations,
 		"allocations in the calls": calls.Succeeded(oplog.OpAllocate), "frees in the calls": calls.Succeeded(oplog.OpDeallocate),
-		"timed": s.FreeToReusable.Count(), "seen by the gate": gate.Quick.Allocations.Load() + gate.Ordinary.Allocations.Load(),
+		"timed": s.FreeToReusable.Count(), "seen by the gate": gate.AtOnce.Allocations.Load() + gate.Prepared.Allocations.Load(),
 	} {
 		if n != allocated {
 			h.t.Errorf("%s: %d, %d blocks were allocated", what, n, allocated)
@@ -182,7 +182,7 @@ func (h *hammer) account(gate *quicktest.Gate) {
 	if drift, err := h.Backend.Drift(); err != nil || !drift.Known || drift.Bytes != 0 {
 		h.t.Errorf("drift %d, %v, %v", drift.Bytes, drift.Known, err)
 	}
-	if h.guard.GuardStats().Known != 0 || gate.Quick.Allocations.Load() == 0 || gate.Declined.Frees.Load() == 0 {
-		h.t.Errorf("guard %+v; by the quick path %d allocations, %d frees declined", h.guard.GuardStats(), gate.Quick.Allocations.Load(), gate.Declined.Frees.Load())
+	if h.guard.GuardStats().Known != 0 || gate.AtOnce.Allocations.Load() == 0 || gate.Declined.Frees.Load() == 0 {
+		h.t.Errorf("guard %+v; served at once %d allocations, %d frees declined", h.guard.GuardStats(), gate.AtOnce.Allocations.Load(), gate.Declined.Frees.Load())
 	}
 }

@@ -7,17 +7,17 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
 )
 
 // variants are stacks that differ in who serves what quickly, the first is as it comes.
 func variants(seed uint64) map[string]map[int]core.Layer {
 	return map[string]map[int]core.Layer{
-		"no quick path":              {0: quicktest.PutStranger(nil)},
-		"all declined at the end":    {0: quicktest.Put(nil, seed, 1)},
-		"a third declined":           {0: quicktest.Put(nil, seed, 3)},
-		"some declined everywhere":   {0: quicktest.Put(nil, seed, 9), 1: quicktest.Put(nil, seed+1, 9), 2: quicktest.Put(nil, seed+2, 9), 3: quicktest.Put(nil, seed+3, 9)},
-		"the path ends in the stack": {2: quicktest.PutStranger(nil)},
+		"nothing is served at once":  {0: pathtest.PutStranger(nil)},
+		"all declined at the end":    {0: pathtest.Put(nil, seed, 1)},
+		"a third declined":           {0: pathtest.Put(nil, seed, 3)},
+		"some declined everywhere":   {0: pathtest.Put(nil, seed, 9), 1: pathtest.Put(nil, seed+1, 9), 2: pathtest.Put(nil, seed+2, 9), 3: pathtest.Put(nil, seed+3, 9)},
+		"the path ends in the stack": {2: pathtest.PutStranger(nil)},
 	}
 }
 
@@ -25,7 +25,7 @@ func variants(seed uint64) map[string]map[int]core.Layer {
 // the quick path: all answers, errors, states, books, counters and records are the same, and all
 // addresses where the device keeps up. Where it lags, pages come from where the host has seen it.
 func TestTheQuickPathChangesNothing(t *testing.T) {
-	seed, programs, steps := quicktest.Seed(t), uint64(12), 600
+	seed, programs, steps := pathtest.Seed(t), uint64(12), 600
 	if testing.Short() {
 		programs, steps = 3, 300
 	}
@@ -37,9 +37,9 @@ func TestTheQuickPathChangesNothing(t *testing.T) {
 			return play(t, openWhole(t, how), seed+n, steps, n%4 >= 2)
 		}
 		t.Run(fmt.Sprint("program ", n), func(t *testing.T) {
-			var gate *quicktest.Gate
-			want := play(t, map[int]core.Layer{0: quicktest.Put(&gate, 0, 0)})
-			quickly += gate.Quick.Allocations.Load()
+			var gate *pathtest.Gate
+			want := play(t, map[int]core.Layer{0: pathtest.Put(&gate, 0, 0)})
+			quickly += gate.AtOnce.Allocations.Load()
 			for name, times := range want.steps {
 				done[name] += times
 			}
@@ -49,9 +49,9 @@ func TestTheQuickPathChangesNothing(t *testing.T) {
 		})
 	}
 	if quickly < programs*50 {
-		t.Errorf("%d allocations of %d programs went by the quick path", quickly, programs)
+		t.Errorf("%d allocations of %d programs were served at once", quickly, programs)
 	}
-	t.Logf("%d allocations by the quick path; %v", quickly, done)
+	t.Logf("%d allocations at once; %v", quickly, done)
 }
 
 // differ shows the first note that is not the same, and what led to it.

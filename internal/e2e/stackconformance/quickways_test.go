@@ -8,9 +8,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
 )
 
 func churn(t *testing.T, rt *core.Runtime, stream core.StreamID, n int) {
@@ -24,7 +23,7 @@ func churn(t *testing.T, rt *core.Runtime, stream core.StreamID, n int) {
 	}
 }
 
-// In the steady state at most 2 in 1000 go the ordinary way: blocks that keep their stacks, of which
+// In the steady state at most 2 in 1000 are not served at once: blocks that keep their stacks, of which
 // there are fewer than half as many at these sizes, whatever the time is. A gate
 // just above the backend sees both ways.
 func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
@@ -34,41 +33,36 @@ func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
 	}
 	for mode, guard := range map[string]debugguard.Config{"off": {Mode: debugguard.Off}, "ledger": {Mode: debugguard.Ledger}} {
 		t.Run(mode, func(t *testing.T) {
-			var gate *quicktest.Gate
-			s := openWhole(t, setup{guard: guard, between: map[int]core.Layer{0: quicktest.Put(&gate, 0, 0)}})
+			var gate *pathtest.Gate
+			s := openWhole(t, setup{guard: guard, between: map[int]core.Layer{0: pathtest.Put(&gate, 0, 0)}})
 			stream := s.Lease(t, "churn").ID()
 			churn(t, s.Runtime, stream, 1000)
-			before := [2]uint64{gate.Ordinary.Allocations.Load(), gate.Ordinary.Frees.Load()}
-			quickly := gate.Quick.Allocations.Load()
+			before := [2]uint64{gate.Prepared.Allocations.Load(), gate.Prepared.Frees.Load()}
+			quickly := gate.AtOnce.Allocations.Load()
 			churn(t, s.Runtime, stream, pairs)
-			allocations, frees := gate.Ordinary.Allocations.Load()-before[0], gate.Ordinary.Frees.Load()-before[1]
+			allocations, frees := gate.Prepared.Allocations.Load()-before[0], gate.Prepared.Frees.Load()-before[1]
 			if most := uint64(pairs * 2 / 1000); allocations > most || frees > most {
-				t.Errorf("of %d pairs, %d allocations and %d frees went the ordinary way, at most %d may", pairs, allocations, frees, most)
+				t.Errorf("of %d pairs, %d allocations and %d frees were prepared, at most %d may", pairs, allocations, frees, most)
 			}
-			if got := gate.Quick.Allocations.Load() - quickly + allocations; got != uint64(pairs) {
+			if got := gate.AtOnce.Allocations.Load() - quickly + allocations; got != uint64(pairs) {
 				t.Errorf("%d allocations reached the backend, %d were made", got, pairs)
 			}
 		})
 	}
 }
 
-// A decorator that knows nothing of the quick path sees each call from above it, whatever lies
+// A decorator that knows nothing of the path sees each call from above it, whatever lies
 // above and beneath; beneath it the path begins again, and every layer counts everything.
 func TestAStrangerSeesEveryCall(t *testing.T) {
 	const n = 500
 	for place := range 5 {
 		t.Run(fmt.Sprintf("%d layers beneath", place), func(t *testing.T) {
-			var stranger *quicktest.Stranger
-			s := openWhole(t, setup{guard: debugguard.Config{Mode: debugguard.Ledger}, schedule: sim.Seeded(3), between: map[int]core.Layer{place: quicktest.PutStranger(&stranger)}})
+			var stranger *pathtest.Stranger
+			s := openWhole(t, setup{guard: debugguard.Config{Mode: debugguard.Ledger}, schedule: sim.Seeded(3), between: map[int]core.Layer{place: pathtest.PutStranger(&stranger)}})
 			stream := s.Lease(t, "churn").ID()
 			churn(t, s.Runtime, stream, n)
 			if a, f := stranger.Calls.Allocations.Load(), stranger.Calls.Frees.Load(); a != n || f != n {
 				t.Errorf("it saw %d allocations and %d frees of %d", a, f, n)
-			}
-			for i, layer := range []core.Resource{s.log, s.budget, s.guard, s.calls} {
-				if on := quick.Of(layer) != nil; on != (i < place) {
-					t.Errorf("%v has a path: %v", layer, on)
-				}
 			}
 			s.counted(t, n)
 		})

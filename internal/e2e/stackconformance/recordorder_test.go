@@ -7,7 +7,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -21,21 +20,15 @@ func TestLayersFindTheirRecordsInEveryOrder(t *testing.T) {
 		return debugguard.New(up, debugguard.Config{Mode: debugguard.Ledger})
 	}
 	observes := func(up core.Resource) (core.Resource, error) { return telemetry.NewResource(up, telemetry.Config{}) }
-	for name, c := range map[string]struct {
-		quick  bool
-		layers []core.Layer
-	}{
-		"telemetry beneath": {true, []core.Layer{observes, limits, guards}},
-		"telemetry between": {true, []core.Layer{limits, observes, guards}},
-		"many budgets":      {false, []core.Layer{limits, limits, limits, limits, observes}},
-		"many guards":       {false, []core.Layer{guards, guards, guards, guards, observes}},
+	for name, layers := range map[string][]core.Layer{
+		"telemetry beneath": {observes, limits, guards},
+		"telemetry between": {limits, observes, guards},
+		"many budgets":      {limits, limits, limits, limits, observes},
+		"many guards":       {guards, guards, guards, guards, observes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := teststack.Open(t, teststack.Config{Streams: 2, Pool: &cuda.PoolConfig{}})
-			top := must.Get(core.Chain(s.Backend, c.layers...))(t)
-			if got := quick.Of(top) != nil; got != c.quick {
-				t.Errorf("on the quick path: %v", got)
-			}
+			top := must.Get(core.Chain(s.Backend, layers...))(t)
 			on := s.Lease(t, "a").ID()
 			for range 100 {
 				b := must.Get(top.Allocate(t.Context(), core.Request{Bytes: 4096, Stream: on}))(t)

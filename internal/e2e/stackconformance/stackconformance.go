@@ -18,7 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -67,8 +67,8 @@ var layers = map[string]func(*build) core.Layer{
 	"telemetry": func(*build) core.Layer {
 		return func(up core.Resource) (core.Resource, error) { return telemetry.NewResource(up, telemetry.Config{}) }
 	},
-	"gate":     func(b *build) core.Layer { return quicktest.Put(nil, quicktest.Seed(b.t), 3) },
-	"stranger": func(*build) core.Layer { return quicktest.PutStranger(nil) },
+	"gate":     func(b *build) core.Layer { return pathtest.Put(nil, pathtest.Seed(b.t), 3) },
+	"stranger": func(*build) core.Layer { return pathtest.PutStranger(nil) },
 }
 
 func guard(mode debugguard.Mode) func(*build) core.Layer {

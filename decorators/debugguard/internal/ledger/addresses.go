@@ -131,6 +131,7 @@ func (l *Ledger) index() {
 		return
 	}
 	l.sharing.Lock() // a lane that is added later has one from the beginning
+	l.hasIndex = true
 	for _, s := range l.all() {
 		s.mu.Lock()
 		s.index = &addresses{}

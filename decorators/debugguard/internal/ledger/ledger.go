@@ -10,7 +10,6 @@ package ledger
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,14 +23,13 @@ import (
 const AlwaysStacks = 1 << 20
 
 // Ledger holds a record of each block known, and of the last ones freed. It is
-// divided by the lane of the allocation, or its stream, so that goroutines on different
+// divided by the lane of the allocation, so that goroutines on different
 // streams stay off each other's cache lines, and what holds a lane's lock needs no other.
 type Ledger struct {
 	records *path.Records
 	part    path.Part[Part]
-	shards  [shards]Shard
-	// list is those and the lanes'; it is replaced and never changed.
-	list atomic.Pointer[[]*Shard]
+	// shards are those of the lanes; the list is replaced and never changed.
+	shards atomic.Pointer[[]*Shard]
 	// indexing is held while the indexes of addresses are built, once.
 	indexing sync.Mutex
 	indexed  atomic.Bool
@@ -45,87 +43,52 @@ type Ledger struct {
 	low, high atomic.Uint64
 	// tombstoneLimit is how many tombstones there may be in all.
 	tombstoneLimit int
-	// used is how many shards are in use, limit how many tombstones each of
-	// them may keep; sharing is held while the two change, and while shards are added or all of them
-	// are told whether they count.
-	sharing sync.Mutex
-	used    int
-	limit   atomic.Int64
-	// stackBytes is the mean number of bytes between blocks that keep stacks.
-	stackBytes float64
+	// limit is how many tombstones each shard may keep. sharing is held while shards are added, or all of them
+	// are told whether they count or that they have an index: then a new one is born with counts and hasIndex.
+	sharing          sync.Mutex
+	limit            atomic.Int64
+	counts, hasIndex bool
 
 	// Names numbers the launches' names, Stacks keeps each stack once.
 	Names  *Names
 	Stacks *Depot
 }
 
-// Options say how a ledger is built.
-type Options struct {
-	// Tombstones is how many freed blocks it remembers.
-	Tombstones int
-	// StackBytes is the mean number of bytes between blocks that keep stacks.
-	StackBytes uint64
-}
-
 // New makes a ledger with a part of the records that adds to gate for each live block while the guard
-// is off.
-func New(gate *atomic.Int64, records *path.Records, part path.Part[Part], o Options) *Ledger {
-	l := &Ledger{records: records, part: part, gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Names: newNames(), Stacks: newDepot()}
+// is off, and remembers so many freed blocks.
+func New(gate *atomic.Int64, records *path.Records, part path.Part[Part], tombstones int) *Ledger {
+	l := &Ledger{records: records, part: part, gate: gate, tombstoneLimit: tombstones, counts: true, Names: newNames(), Stacks: newDepot()}
 	l.low.Store(math.MaxUint64)
-	l.limit.Store(int64(max(1, o.Tombstones))) // a first block may be gone before its shard is shared in
-	all := make([]*Shard, shards)
-	for i := range l.shards {
-		s := &l.shards[i]
-		s.mu, s.number, s.counted, s.untilStack = &s.own, uint16(i), true, l.nextStack()
-		all[i] = s
-	}
-	l.list.Store(&all)
+	l.shards.Store(new([]*Shard))
 	return l
 }
 
-func (l *Ledger) shard(stream core.StreamID) *Shard { return &l.shards[uint64(stream)%shards] }
-
 // all is all shards.
-func (l *Ledger) all() []*Shard { return *l.list.Load() }
+func (l *Ledger) all() []*Shard { return *l.shards.Load() }
 
 // AddLane makes a shard of a lane, whose lock is its from now on. No lock may be held.
 func (l *Ledger) AddLane(lane sync.Locker) *Shard {
 	l.sharing.Lock()
 	defer l.sharing.Unlock()
 	old := l.all()
-	s := &Shard{mu: lane, number: uint16(len(old)), inUse: true}
-	first := old[0]
-	first.mu.Lock()
-	s.counted = first.counted
-	if first.index != nil {
+	s := &Shard{mu: lane, number: uint16(len(old)), counted: l.counts}
+	if l.hasIndex {
 		s.index = &addresses{}
 	}
-	first.mu.Unlock()
 	all := append(slices.Clone(old), s)
-	l.list.Store(&all)
-	l.shareLocked()
+	l.shards.Store(&all)
+	l.limit.Store(int64(max(1, l.tombstoneLimit/len(all))))
+	for _, s := range old {
+		s.mu.Lock()
+		s.tombstones.shrink(int(l.limit.Load()), s.index)
+		s.mu.Unlock()
+	}
 	return s
 }
 
-// Enter puts a block that was allocated at that time into the books, by the record that all layers share, and
-// says whether it is one that keeps its
-// stacks: each byte has the same chance to choose its block.
-func (l *Ledger) Enter(of *path.Record, b *core.Block, born monotime.Instant) (rec *Record, due bool) {
-	rec = &l.part.Of(of).own
-	s := l.shard(b.ID.AllocStream)
-	s.mu.Lock()
-	if s.untilStack -= int64(min(b.Bytes, AlwaysStacks)); s.untilStack < 0 {
-		due = true
-		s.untilStack = l.nextStack()
-	}
-	rec.shard = s.number
-	rec.fill(b, born)
-	l.add(s, rec)
-	return rec, due
-}
-
-// EnterIn is Enter in the shard of a lane, which is locked.
-func (l *Ledger) EnterIn(s *Shard, of *path.Record, b *core.Block, born monotime.Instant) *Record {
+// Enter puts a block that was allocated at that time into the books, by the record that all layers share, in the
+// shard of a lane, which is locked.
+func (l *Ledger) Enter(s *Shard, of *path.Record, b *core.Block, born monotime.Instant) *Record {
 	rec := &l.part.Of(of).own
 	rec.shard = s.number
 	rec.fill(b, born)
@@ -133,20 +96,14 @@ func (l *Ledger) EnterIn(s *Shard, of *path.Record, b *core.Block, born monotime
 	return rec
 }
 
-// nextStack draws how many bytes go by before the next block that keeps stacks.
-func (l *Ledger) nextStack() int64 { return int64(rand.ExpFloat64() * l.stackBytes) }
-
-// EnterGuarded puts the record of a guarded block into the books, in a shard that is not locked, or if that is
-// nil in one of its stream.
+// EnterGuarded puts the record of a guarded block into the books, in a shard that is not locked.
 func (l *Ledger) EnterGuarded(s *Shard, of *path.Record, rec *Record) {
 	rec.Guard.part = l.part.Of(of)
-	if s == nil {
-		s = l.shard(rec.Stream())
-	}
 	rec.shard = s.number
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	rec.Guard.part.guarded.Store(rec)
-	l.add(s, rec)
+	l.addLocked(s, rec)
 }
 
 // addLocked counts rec, which can be found by now; s.mu must be held.
@@ -157,34 +114,6 @@ func (l *Ledger) addLocked(s *Shard, rec *Record) {
 	}
 	s.enterIndex(rec)
 	l.widen(rec.Ptr, rec.Ptr+rec.Bytes)
-}
-
-// add is addLocked, and unlocks the shard.
-func (l *Ledger) add(s *Shard, rec *Record) {
-	l.addLocked(s, rec)
-	fresh := !s.inUse
-	s.inUse = true
-	s.mu.Unlock()
-	if fresh {
-		l.share()
-	}
-}
-
-// share divides the tombstones anew: another shard is in use.
-func (l *Ledger) share() {
-	l.sharing.Lock()
-	defer l.sharing.Unlock()
-	l.shareLocked()
-}
-
-func (l *Ledger) shareLocked() {
-	l.used++
-	l.limit.Store(int64(max(1, l.tombstoneLimit/l.used)))
-	for _, s := range l.all() {
-		s.mu.Lock()
-		s.tombstones.shrink(int(l.limit.Load()), s.index)
-		s.mu.Unlock()
-	}
 }
 
 // Close makes a tombstone of a block that was released, and empties its record
@@ -271,6 +200,7 @@ func (l *Ledger) MayForget(g core.Generation) bool {
 func (l *Ledger) CountLive(on bool) {
 	l.sharing.Lock() // a lane that is added now would be missed, or count as before
 	defer l.sharing.Unlock()
+	l.counts = on
 	for _, s := range l.all() {
 		s.mu.Lock()
 		switch {

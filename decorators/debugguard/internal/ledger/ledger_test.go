@@ -15,13 +15,32 @@ import (
 
 // newLedger is a ledger over somebody's own resource, whose blocks the test makes up.
 func newLedger(gate *atomic.Int64, tombstones int) *Ledger {
-	records, part := path.Join[Part](coretest.NewFake(0), false)
-	return New(gate, records, part, Options{Tombstones: tombstones, StackBytes: 512 << 10})
+	fake := coretest.NewFake(0)
+	records, part := path.Join[Part](path.Over(fake, true), fake)
+	return New(gate, records, part, tombstones)
+}
+
+// lanes are the shards that tests enter blocks in: one for each stream.
+var lanes sync.Map
+
+type lane struct {
+	l      *Ledger
+	stream core.StreamID
 }
 
 func (l *Ledger) enter(b core.Block) *Record {
-	rec, _ := l.Enter(l.records.Enter(&b), &b, 1)
-	return rec
+	of, made := l.records.Enter(&b), new(sync.Mutex)
+	mu, known := lanes.LoadOrStore(lane{l, b.ID.AllocStream}, made)
+	if !known {
+		lanes.Store(mu, l.AddLane(made))
+	}
+	s, ok := lanes.Load(mu)
+	for !ok { // another goroutine is adding it
+		s, ok = lanes.Load(mu)
+	}
+	mu.(*sync.Mutex).Lock()
+	defer mu.(*sync.Mutex).Unlock()
+	return l.Enter(s.(*Shard), of, &b, 1)
 }
 
 // released is the notice of a block: its record may be another's from then on.

@@ -70,7 +70,7 @@ func TestAddressesAreFoundWhileTheIndexIsBuilt(t *testing.T) {
 				default:
 					of := l.records.Enter(&b)
 					lane.Lock()
-					l.EnterIn(own, of, &b, 1)
+					l.Enter(own, of, &b, 1)
 					lane.Unlock()
 				}
 				if i%100 == 0 {
@@ -106,17 +106,17 @@ func TestALaneThatIsAddedMeanwhileCountsAsTheOthers(t *testing.T) {
 		var group sync.WaitGroup
 		var lane sync.Mutex
 		var s *Shard
-		l.shards[0].own.Lock() // so that both are under way at once
+		l.sharing.Lock() // so that both are under way at once
 		for _, f := range []func(){func() { s = l.AddLane(&lane) }, func() { l.CountLive(counts) }} {
 			group.Go(f)
 			time.Sleep(time.Millisecond)
 		}
-		l.shards[0].own.Unlock()
+		l.sharing.Unlock()
 		group.Wait()
 		b := core.Block{ID: core.BlockID{Generation: core.NextGeneration()}, State: core.Live}
 		before, of := gate.Load(), l.records.Enter(&b)
 		lane.Lock()
-		rec := l.EnterIn(s, of, &b, 1)
+		rec := l.Enter(s, of, &b, 1)
 		if opened := gate.Load() - before; (opened == 1) != counts {
 			t.Fatalf("round %d: blocks hold the gate open: %t; one of the new lane added %d", i, counts, opened)
 		}

@@ -8,28 +8,20 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
-// shards is how many parts the ledger has.
-const shards = 64
-
 // slab is how many tombstones are made at a time: about 64 KiB of them.
 const slab = 273
 
-// Shard counts the blocks of a lane, under its lock, or those of some streams without one. Its lock is never
+// Shard counts the blocks of a lane, under its lock. That is never
 // held together with another shard's, and a record's is taken under it only where nothing waits.
 type Shard struct {
-	// mu is the lane's lock, or own.
-	mu  sync.Locker
-	own sync.Mutex
+	// mu is the lane's lock.
+	mu sync.Locker
 	// number is where the ledger's list has it.
 	number uint16
 	// live counts the records that are entered, counted is set while they hold the
 	// gate open.
-	live    int
-	counted bool
-	inUse   bool
-	// untilStack is how many bytes are allocated before the next block that
-	// keeps its stacks.
-	untilStack int64
+	live       int
+	counted    bool
 	tombstones tombstones
 	// index is nil until an address was asked for.
 	index *addresses
@@ -127,12 +119,9 @@ func (ts *tombstones) shrink(limit int, index *addresses) {
 }
 
 // tombstone returns a copy of what is remembered of a freed block, nil if that
-// is nothing. It looks at all that one shard, or if need be every one,
+// is nothing. It looks at all that every shard
 // remembers: it is asked only about a misuse.
 func (l *Ledger) tombstone(id core.BlockID) *Record {
-	if rec := l.shard(id.AllocStream).tombstone(id.Generation); rec != nil {
-		return rec
-	}
 	for _, s := range l.all() {
 		if rec := s.tombstone(id.Generation); rec != nil {
 			return rec

@@ -1,6 +1,6 @@
-// Package quicktest has layers for tests of the quick path: one that takes part in it, counts,
+// Package pathtest has layers for tests of the one path of allocations and frees: one that takes part in it, counts,
 // and declines at random, and one that knows nothing of it.
-package quicktest
+package pathtest
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/path"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // Seed is that of a test which draws at random, and is logged. FENCEPOST_SEED repeats it.
@@ -29,16 +28,16 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// Gate is a layer that forwards everything, and counts which way it came: on the quick path or the
-// ordinary one. It declines one in OneIn of what comes by the quick path, before it asks below.
+// Gate is a layer that takes part in the path, and counts what was served at once and what was prepared. It
+// declines one in OneIn of the tries, before or after the layers beneath are asked to serve at once.
 type Gate struct {
 	core.Resource
-	path, below *quick.Path
+	path        *path.Path
 	seed, oneIn uint64
 	asked       atomic.Uint64
-	// Quick are the allocations and frees that were served by the quick path, Ordinary those that
-	// came by the other one, and Declined those that this layer did not let pass.
-	Quick, Ordinary, Declined Ways
+	// AtOnce are the allocations and frees that the backend served at once, Prepared the others, and Declined the
+	// tries that this layer did not let pass.
+	AtOnce, Prepared, Declined Ways
 }
 
 // Ways counts allocations and frees.
@@ -47,8 +46,8 @@ type Ways struct{ Allocations, Frees atomic.Uint64 }
 // NewGate puts a gate above upstream. oneIn is 0 for one that declines nothing; what it declines
 // otherwise depends on the seed and on how often it was asked.
 func NewGate(upstream core.Resource, seed, oneIn uint64) *Gate {
-	g := &Gate{Resource: upstream, below: quick.Of(upstream), seed: seed, oneIn: oneIn}
-	g.path = g.below.Extend(g, &gateForm{g})
+	g := &Gate{Resource: upstream, seed: seed, oneIn: oneIn}
+	g.path = path.Over(upstream, false).Extend(g, gate{Gate: g})
 	return g
 }
 
@@ -70,32 +69,23 @@ func (g *Gate) String() string { return "gate(" + g.Resource.String() + ")" }
 func (g *Gate) Unwrap() core.Resource { return g.Resource }
 
 // SharedRecords are the upstream's.
-func (g *Gate) SharedRecords() (core.Resource, *path.Records) { return g, path.SharedBy(g.Resource) }
+func (g *Gate) SharedRecords() (core.Resource, *path.Records) {
+	return g, g.path.Below.Shared(g.Resource)
+}
 
-// QuickPath is the gate's.
-func (g *Gate) QuickPath() *quick.Path { return g.path }
+// Path is the gate's.
+func (g *Gate) Path() *path.Path { return g.path }
 
-// Allocate begins the quick path if nobody above has, and forwards otherwise.
+// Allocate allocates.
 func (g *Gate) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
-	if g.path.Allocate(ctx, &req, &b) {
-		return b, nil
-	}
-	g.Ordinary.Allocations.Add(1)
-	return g.Resource.Allocate(ctx, req)
+	err = g.path.Allocate(ctx, nil, &req, &b)
+	return b, err
 }
 
-// Deallocate is Allocate for a free.
+// Deallocate frees.
 func (g *Gate) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
-	if g.path.Deallocate(ctx, &id, &b) {
-		return b, nil
-	}
-	g.Ordinary.Frees.Add(1)
-	return g.Resource.Deallocate(ctx, id)
-}
-
-// declines draws whether the next operation is declined.
-func (g *Gate) declines() bool {
-	return g.oneIn > 0 && mix(g.seed+g.asked.Add(1))%g.oneIn == 0
+	err = g.path.Deallocate(ctx, nil, &id, &b)
+	return b, err
 }
 
 // mix is the step of the generator SplitMix64.
@@ -106,35 +96,50 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-type gateForm struct{ g *Gate }
+// gate is the gate's share of the path.
+type gate struct {
+	path.Simple
+	*Gate
+}
 
 // Allocate declines at random.
-func (f *gateForm) Allocate(o *quick.Op) bool {
-	if f.g.declines() {
-		f.g.Declined.Allocations.Add(1)
-		return false
-	}
-	ok := f.g.below.Layer.Allocate(o)
-	if ok {
-		f.g.Quick.Allocations.Add(1)
-	}
-	return ok
+func (g gate) Allocate(o *path.Op) bool {
+	return g.serve(o, g.path.Below.Layer.Allocate, func(w *Ways) *atomic.Uint64 { return &w.Allocations })
 }
 
 // Deallocate is Allocate for a free.
-func (f *gateForm) Deallocate(o *quick.Op) bool {
-	if f.g.declines() {
-		f.g.Declined.Frees.Add(1)
-		return false
-	}
-	ok := f.g.below.Layer.Deallocate(o)
-	if ok {
-		f.g.Quick.Frees.Add(1)
-	}
-	return ok
+func (g gate) Deallocate(o *path.Op) bool {
+	return g.serve(o, g.path.Below.Layer.Deallocate, func(w *Ways) *atomic.Uint64 { return &w.Frees })
 }
 
-// Stranger is a decorator of somebody's own: it has no quick path, and counts the calls that it
+// most is how often one operation is declined.
+const most = 3
+
+func (g gate) serve(o *path.Op, below func(*path.Op) bool, of func(*Ways) *atomic.Uint64) bool {
+	declined := o.Number(g.path)
+	if g.draws() && declined < most {
+		of(&g.Declined).Add(1)
+		o.KeepNumber(g.path, declined+1)
+		return o.Decline(g.path)
+	}
+	o.NotAtOnce = o.NotAtOnce || g.draws()
+	if !below(o) {
+		return false
+	}
+	way := &g.Prepared
+	if o.AtOnce {
+		way = &g.AtOnce
+	}
+	of(way).Add(1)
+	return true
+}
+
+// draws draws whether something is declined.
+func (g *Gate) draws() bool {
+	return g.oneIn > 0 && mix(g.seed+g.asked.Add(1))%g.oneIn == 0
+}
+
+// Stranger is a decorator of somebody's own: it has no path, and counts the calls that it
 // sees.
 type Stranger struct {
 	core.Resource

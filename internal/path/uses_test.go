@@ -1,4 +1,4 @@
-package quick_test
+package path_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
-	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -45,7 +45,7 @@ func TestUsesGoPastLayersThatOnlyPassThemOn(t *testing.T) {
 	promoted := over(t, bottom, embedsBudget)
 	for name, c := range map[string]struct {
 		top  core.Resource
-		want quick.Uses
+		want path.Uses
 	}{
 		"a resource":                        {bottom, bottom},
 		"a budget":                          {over(t, bottom, limits), bottom},
@@ -55,7 +55,7 @@ func TestUsesGoPastLayersThatOnlyPassThemOn(t *testing.T) {
 		"a decorator of somebody's own":     {over(t, watched, limits, logs(logging.Operations)), watched},
 		"one that embeds a layer of theirs": {over(t, promoted, limits), promoted},
 	} {
-		if got := quick.UsesOf(c.top); got != c.want {
+		if got := path.UsesOf(c.top); got != c.want {
 			t.Errorf("%s: uses go to %v", name, got)
 		}
 	}

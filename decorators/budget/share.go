@@ -1,0 +1,239 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/path"
+)
+
+// share is the budget's share of the path. It serves what needs no claim and no recall of others' credit, in a
+// stream ledger that the lane's lock guards; any other grant is prepared. A grant is kept in the operation
+// from one try to the next, so that no layer beneath gets memory for which there is no budget.
+type share struct{ *Resource }
+
+// Path is the layer's, for the layers of this module: see package path.
+func (r *Resource) Path() *path.Path { return r.path }
+
+// SharedRecords are those of the layers above: see package path.
+func (r *Resource) SharedRecords() (core.Resource, *path.Records) { return r, r.records }
+
+// keep is what the budget keeps of an allocation that was not served at once.
+type keep struct {
+	// claim is whose bytes are drawn, nil for the general ledger.
+	claim *claim
+	grant grant
+	held  bool // the grant
+	// cured: reaped is the error of the reap that was made for the error first.
+	cured         bool
+	first, reaped error
+}
+
+func (k *keep) undo() {
+	if k.held {
+		k.held = false
+		k.grant.undo()
+	}
+}
+
+var keeps = sync.Pool{New: func() any { return new(keep) }}
+
+func (s share) keepOf(o *path.Op) *keep {
+	k, _ := o.Kept(s.path).(*keep)
+	if k == nil {
+		k = keeps.Get().(*keep)
+		o.Keep(s.path, k)
+	}
+	return k
+}
+
+func (s share) drop(o *path.Op, k *keep) {
+	o.Keep(s.path, nil)
+	*k = keep{}
+	keeps.Put(k)
+}
+
+// Allocate charges the request, if it was not charged before.
+func (s share) Allocate(o *path.Op) bool {
+	k, _ := o.Kept(s.path).(*keep)
+	var g grant
+	if k != nil && k.held {
+		g = k.grant
+	} else if !s.charge(o, k, &g) {
+		return o.Decline(s.path)
+	}
+	if !s.path.Below.Layer.Allocate(o) {
+		k = s.keepOf(o)
+		k.grant, k.held = g, true
+		return false
+	}
+	g.become(o.Block.ID.Generation, s.part.Of(s.records.Served(o)))
+	if k != nil {
+		s.drop(o, k)
+	}
+	return true
+}
+
+func (s share) charge(o *path.Op, k *keep, g *grant) bool {
+	if o.Request.Claim != 0 {
+		return false
+	}
+	var c *claim
+	if k != nil {
+		c = k.claim
+	}
+	l := s.streams.atHand(o.Request.Stream, o.Lane)
+	return l != nil && s.fillFrom(l, &o.Request, c, g) == nil
+}
+
+// Deallocate takes a block that is freed at once off the ledger.
+func (s share) Deallocate(o *path.Op) bool {
+	l := s.streams.atHand(o.ID.AllocStream, o.Lane)
+	if l == nil {
+		o.NotAtOnce = true
+	}
+	if !s.path.Below.Layer.Deallocate(o) {
+		return false
+	}
+	switch {
+	case o.AtOnce:
+		l.release(o.ID.Generation, s.part.Of(o.Record))
+	case o.Block.State != core.Freed: // else released has it
+		o.Settles(s.path)
+	}
+	return true
+}
+
+// atHand is the ledger of a stream, if its lock is that of a lane, which is locked, and is found
+// without another lock; else nil.
+func (t *streamLedgers) atHand(id core.StreamID, of *path.Lane) *streamLedger {
+	if l := t.slot(id).Load(); l != nil && l.stream == id && l.mu == of && !l.dropped {
+		return l
+	}
+	return nil
+}
+
+// Prepare charges the request.
+func (s share) Prepare(_ context.Context, o *path.Op) (err error) {
+	k := s.keepOf(o)
+	if o.Request.Claim != 0 {
+		if k.claim, err = s.claims.find("Allocate", o.Request.Claim); err != nil {
+			return err
+		}
+		o.Request.Claim = 0 // it means nothing to the layers below
+	}
+	if short := s.obtain(&o.Request, k.claim, &k.grant); short != nil {
+		short.tag = o.Request.Tag
+		return short
+	}
+	k.held = true
+	return nil
+}
+
+// shortage is the error of an account that lacks the bytes. The caller gets the explained refusal made from
+// it; a layer that asks for that meanwhile gets the same.
+type shortage struct {
+	of               *Resource
+	account          account
+	bytes, remaining uint64
+	tag              core.Tag
+	explained        *core.OutOfBudgetError
+}
+
+func (s *shortage) Error() string { return fmt.Sprintf("%d bytes short of budget", s.bytes) }
+
+// Is matches what the refusal does.
+func (s *shortage) Is(target error) bool {
+	if _, ok := s.account.(*claim); ok {
+		return target == core.ErrClaimExceeded
+	}
+	return target == core.ErrOutOfBudget
+}
+
+// As explains a refusal.
+func (s *shortage) As(target any) bool {
+	to, ok := target.(**core.OutOfBudgetError)
+	if ok {
+		if s.explained == nil {
+			s.explained = s.of.explain(s.tag, s)
+		}
+		*to = s.explained
+	}
+	return ok
+}
+
+// shortageIn is the budget's own shortage, nil if err is something else.
+func (r *Resource) shortageIn(err error) *shortage {
+	if short, ok := errors.AsType[*shortage](err); ok && short.of == r {
+		return short
+	}
+	return nil
+}
+
+// Cure gives the charge back, which others may need while memory is sought, and reaps, once: what lacks may be on
+// its way.
+func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
+	short := s.shortageIn(err)
+	if o.Free || short == nil && !errors.Is(err, core.ErrOutOfMemory) {
+		return false
+	}
+	k := s.keepOf(o)
+	k.undo()
+	if k.cured {
+		return false
+	}
+	k.cured, k.first = true, err
+	k.reaped = s.upstream.ReapPending(ctx)
+	if short == nil {
+		s.repeated.Add(1) // the upstream fails once more than is told
+	}
+	return true
+}
+
+// Settle gives the charge of a refused allocation back and explains the refusal, and counts a block as pending that
+// was not released as it was freed.
+func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
+	if o.Free {
+		if err == nil {
+			s.retired(o)
+		}
+		return err
+	}
+	k, _ := o.Kept(s.path).(*keep)
+	if k == nil {
+		return err
+	}
+	defer s.drop(o, k)
+	k.undo()
+	short := s.shortageIn(err)
+	switch {
+	case short == nil:
+	case k.cured && s.shortageIn(k.first) == nil:
+		s.repeated.Add(^uint64(0)) // it is told
+		err = k.first
+	default:
+		return s.refuse(ctx, &o.Request, short, k.reaped)
+	}
+	return alsoReap(err, k.reaped)
+}
+
+// alsoReap adds the error of the reap, if any, to err: it may be the reason,
+// and a lost device must not go unnoticed.
+func alsoReap(err, reaped error) error {
+	if reaped == nil {
+		return err
+	}
+	return fmt.Errorf("%w; the reap before the retry failed too: %w", err, reaped)
+}
+
+func (r *Resource) retired(o *path.Op) {
+	rec := r.part.Of(r.records.Served(o)) // it may be released by now, and be another block's
+	if l := r.streams.peek(o.ID.AllocStream); l != nil {
+		l.retire(o.ID.Generation, rec)
+		l.mu.Unlock()
+	}
+	r.ledger.tellRoom()
+}

@@ -1,0 +1,343 @@
+package debugguard
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/path"
+)
+
+// share is the guard's share of the path. Under the lane's lock it serves blocks that only the ledger knows. Whether
+// a block keeps its stacks is prepared, and so is a guarded block, and its free, as a whole: by a request of the
+// guard's own to the layers beneath, with red zones and a launch that arms them.
+type share struct{ *Resource }
+
+// How far the guard has come with an operation, by the number that it keeps there.
+const (
+	// passes: the layers beneath were asked, or are to be.
+	passes = iota + 1
+	// counted: and the block's bytes are off the countdowns.
+	counted
+)
+
+// stackSkip leaves the frames of this package and of package path out of a stack.
+const stackSkip = 4
+
+// choice is what the guard keeps of an allocation.
+type choice struct {
+	// stacked: the block keeps its stacks, of which this one is the first.
+	stacked bool
+	stack   core.Stack
+	span    core.SpanContext
+	// unguarded: there was no memory for the red zones; waited, unless nil, is how long it was waited for.
+	unguarded bool
+	waited    *waitedError
+	relief    *relief
+}
+
+// freeing is what the guard keeps of the free of a block that it has retired and that has more than its record.
+type freeing struct {
+	rec    *ledger.Record
+	sealed *seal
+}
+
+// countdowns are the bytes that a lane may still allocate before the next block that is
+// sampled, and before the next that keeps its stacks. The gaps are drawn anew from an
+// exponential distribution, so that each byte has the same chance whatever was drawn
+// before. The lane's lock guards them.
+type countdowns struct {
+	// rules is what untilSample was drawn by.
+	rules       *rules
+	untilSample int64
+	untilStack  int64
+	// shard is where the ledger counts the lane's blocks, nil until an operation was prepared.
+	shard *ledger.Shard
+}
+
+// Path is the layer's, for the layers of this module: see package path.
+func (r *Resource) Path() *path.Path { return r.path }
+
+// SharedRecords are those of the layers above: see package path.
+func (r *Resource) SharedRecords() (core.Resource, *path.Records) { return r, r.records }
+
+// shardFor is the ledger's shard of a lane, which is not locked.
+func (r *Resource) shardFor(l *path.Lane) *ledger.Shard {
+	if s := r.shardOf(l, nil); s != nil {
+		return s
+	}
+	r.preparing.Lock()
+	defer r.preparing.Unlock()
+	if s := r.shardOf(l, nil); s != nil {
+		return s
+	}
+	return r.shardOf(l, r.ledger.AddLane(l))
+}
+
+// shardOf is that of a lane, which becomes made if it has none.
+func (r *Resource) shardOf(l *path.Lane, made *ledger.Shard) *ledger.Shard {
+	l.Lock()
+	defer l.Unlock()
+	c := r.countdownsOf(l, r.rules.Load())
+	if c.shard == nil {
+		c.shard = made
+	}
+	return c.shard
+}
+
+// countdownsOf are those of a lane, which is locked, by the rules that hold now.
+func (r *Resource) countdownsOf(l *path.Lane, u *rules) *countdowns {
+	c, _ := l.Part(r.path.Number()).(*countdowns)
+	if c == nil {
+		c = &countdowns{untilStack: gap(r.cfg.Advanced.StackBytes)}
+		l.SetPart(r.path.Number(), c)
+	}
+	if c.rules != u {
+		c.rules, c.untilSample = u, u.nextSample()
+	}
+	return c
+}
+
+// nextSample draws how many bytes go by before the next sampled one.
+func (u *rules) nextSample() int64 {
+	switch u.sampling.mean {
+	case 0:
+		return math.MaxInt64
+	case 1:
+		return 0
+	}
+	return gap(u.sampling.mean)
+}
+
+// gap draws from an exponential distribution.
+func gap(mean uint64) int64 {
+	return int64(min(rand.ExpFloat64()*float64(mean), math.MaxInt64/2))
+}
+
+// bytesChoose decides by its bytes whether a block is sampled.
+func (r *Resource) bytesChoose(u *rules, req *core.Request) bool {
+	l := r.path.Lane(req.Stream)
+	l.Lock()
+	defer l.Unlock()
+	c := r.countdownsOf(l, u)
+	if c.untilSample -= int64(req.Bytes); c.untilSample >= 0 {
+		return false
+	}
+	c.untilSample = u.nextSample()
+	return true
+}
+
+func (c *countdowns) takeStack(bytes, mean uint64) (due bool) {
+	if c.untilStack -= int64(min(bytes, ledger.AlwaysStacks)); c.untilStack < 0 {
+		c.untilStack = gap(mean)
+		return true
+	}
+	return false
+}
+
+// Allocate declines a block that may be guarded, or keep its stacks, until that was decided.
+func (s share) Allocate(o *path.Op) bool {
+	r, state := s.Resource, o.Number(s.path)
+	if o.Got == s.path { // the block is guarded
+		return true
+	}
+	var u *rules
+	var c *countdowns
+	if r.gate.Load() != 0 {
+		u = r.rules.Load()
+		c = r.countdownsOf(o.Lane, u)
+		if state == 0 && !r.leavesAlone(u, c, o) {
+			return o.Decline(s.path)
+		}
+	}
+	if !s.path.Below.Layer.Allocate(o) {
+		o.KeepNumber(s.path, max(state, passes))
+		return false
+	}
+	if c == nil || u.setting.Mode == Off || c.shard == nil {
+		return true
+	}
+	if state != counted {
+		if r.samples(u) {
+			c.untilSample -= int64(o.Request.Bytes)
+		}
+		c.takeStack(o.Request.Bytes, r.cfg.Advanced.StackBytes)
+	}
+	rec := r.ledger.Enter(c.shard, r.records.Served(o), &o.Block, o.Ended)
+	if k, ok := o.Kept(s.path).(*choice); ok && k.stacked {
+		rec.Stacked = true // the caller has not got the block yet
+		if rec.Lock(o.Block.ID.Generation) {
+			rec.SetAllocated(k.stack, k.span)
+			rec.Unlock()
+		}
+	}
+	return true
+}
+
+// samples reports whether some blocks are guarded for their bytes or their tags.
+func (r *Resource) samples(u *rules) bool { return u.setting.Mode >= Sample && r.cfg.Device != nil }
+
+// leavesAlone reports whether a block is neither guarded nor keeps stacks, without a draw.
+func (r *Resource) leavesAlone(u *rules, c *countdowns, o *path.Op) bool {
+	req := &o.Request
+	switch {
+	case u.setting.Mode == Off:
+		return true
+	case u.hunts(req.Tag) || c.shard == nil:
+		return false
+	}
+	if r.samples(u) {
+		if _, own := u.rates[req.Tag]; own || c.untilSample < int64(req.Bytes) {
+			return false
+		}
+	}
+	return req.Bytes < ledger.AlwaysStacks && c.untilStack >= int64(req.Bytes) || !r.ledger.Stacks.CouldAfford(o.Began)
+}
+
+// Deallocate declines a block that the guard has more of than its record. The notice closes that.
+func (s share) Deallocate(o *path.Op) bool {
+	r, g := s.Resource, o.ID.Generation
+	state, kept := o.Number(s.path), o.Kept(s.path)
+	if o.Got == s.path {
+		return true
+	}
+	if gate := r.gate.Load(); state == passes || kept == nil && gate == 0 {
+		o.NotAtOnce = o.NotAtOnce || gate != 0 // the notice closes a record, if there is one
+		if !s.path.Below.Layer.Deallocate(o) {
+			o.KeepNumber(s.path, passes)
+			return false
+		}
+		return s.freed(o)
+	}
+	c, _ := o.Lane.Part(s.path.Number()).(*countdowns)
+	rec, _ := kept.(*ledger.Record)
+	if kept == nil {
+		if r.rules.Load().setting.Mode == Off || o.ID.Ordinal != r.ordinal {
+			return o.Decline(s.path)
+		}
+		rec = r.ledger.Known(r.records.Served(o), g)
+		if c == nil || rec == nil || rec.Guard != nil || r.seals.get(g) != nil || !rec.Contains(o.ID.Ptr) || rec.Stacked || !rec.Retire(g) {
+			return o.Decline(s.path)
+		}
+	}
+	if o.Got == nil && (rec == nil || c == nil || !c.shard.Has(rec)) {
+		o.NotAtOnce = true // the notice closes the record, which may have happened where the block is freed already
+	}
+	if !s.path.Below.Layer.Deallocate(o) {
+		if kept == nil {
+			o.Keep(s.path, rec)
+		}
+		return false
+	}
+	if o.AtOnce {
+		r.ledger.CloseIn(c.shard, rec, o.ID)
+	}
+	return s.freed(o)
+}
+
+// freed has those hear who are off the path, if the block was freed at once.
+func (s share) freed(o *path.Op) bool {
+	if o.AtOnce && s.listeners.OffPath() {
+		o.Settles(s.path)
+	}
+	return true
+}
+
+// Prepare chooses what becomes of a block, or does what comes before its free.
+func (s share) Prepare(ctx context.Context, o *path.Op) error {
+	if o.Free {
+		return s.prepareFree(ctx, o)
+	}
+	r, req := s.Resource, &o.Request
+	now := r.rules.Load()
+	r.readInPassing(now)
+	hunted, shard := now.hunts(req.Tag), r.shardFor(o.Lane)
+	if now.setting.Mode == Off || shard == nil {
+		o.KeepNumber(s.path, passes)
+		return nil
+	}
+	var k choice
+	if r.choose(now, hunted, req) {
+		if l, ok := canary.LayoutFor(req.Bytes, r.cfg.Advanced.RedZone, !hunted); ok {
+			err := s.allocateGuarded(ctx, o, hunted, l)
+			if err == nil {
+				return nil
+			}
+			if !outOfMemory(err) {
+				return err
+			}
+			r.hide(err) // the block goes without red zones
+			k.unguarded = true
+			k.waited, _ = errors.AsType[*waitedError](err)
+		}
+	}
+	o.Lane.Lock()
+	due := r.countdownsOf(o.Lane, now).takeStack(req.Bytes, r.cfg.Advanced.StackBytes)
+	o.Lane.Unlock()
+	if hunted || r.keepsStacks(req.Bytes, due) {
+		k.stacked, k.stack, k.span = true, r.ledger.Stacks.Capture(stackSkip-1), r.spanIn(ctx)
+	}
+	if k.stacked || k.unguarded {
+		kept := k
+		o.Keep(s.path, &kept)
+		o.Settles(s.path)
+	}
+	o.KeepNumber(s.path, counted)
+	return nil
+}
+
+// Cure finds memory for a request that was refused.
+func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
+	if o.Free || o.Lacks == s.path || !curable(err) {
+		return false
+	}
+	k, _ := o.Kept(s.path).(*choice)
+	if k == nil {
+		k = new(choice)
+		o.Keep(s.path, k)
+	}
+	if k.relief == nil {
+		k.relief = s.newRelief(want{&o.Request, !o.Request.Isolated, k.waited == nil}, s.given(), err)
+		o.Settles(s.path)
+	}
+	if !s.relieves(ctx, k.relief, err) {
+		return false
+	}
+	if !refused(err) || o.Lacks.Calls() { // else the layer that refused has not told it yet
+		s.hide(err)
+	}
+	return true
+}
+
+// Settle ends what was done for an allocation, and a free that failed.
+func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
+	if o.Free {
+		return s.settleFree(o, err)
+	}
+	if k, _ := o.Kept(s.path).(*choice); k != nil {
+		if k.relief != nil {
+			err = s.endRelief(ctx, k.relief, err)
+		}
+		switch {
+		case err != nil:
+			if k.waited != nil {
+				err = k.waited.of(err)
+			}
+		case k.unguarded:
+			s.count.unguarded.Add(1)
+			fallthrough
+		default:
+			if k.stacked {
+				s.tellStack(o.Block.Bytes, o.Block.Tag, k.stack)
+			}
+		}
+	}
+	if err != nil {
+		s.passRefusal(ctx, &o.Request, err)
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+package logging
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/path"
+)
+
+// share is the log's share of the path: what was served is noted in the rings under the lane's lock, if that is all there
+// is to say, and else put when the operation has ended.
+type share struct {
+	path.Simple
+	*Resource
+}
+
+// Path is the layer's, for the layers of this module: see package path.
+func (r *Resource) Path() *path.Path { return r.path }
+
+// SharedRecords are the upstream's, for the layers above: see package path.
+func (r *Resource) SharedRecords() (core.Resource, *path.Records) {
+	return r, r.path.Below.Shared(r.upstream)
+}
+
+// Allocate logs the block.
+func (s share) Allocate(o *path.Op) bool {
+	if !s.path.Below.Layer.Allocate(o) {
+		return false
+	}
+	s.log(o)
+	return true
+}
+
+// Deallocate logs the block that was given back.
+func (s share) Deallocate(o *path.Op) bool {
+	if s.sequence != nil && s.ops.has(oplog.OpDeallocate) && o.Number(s.path) == 0 {
+		o.KeepNumber(s.path, s.sequence.next())
+	}
+	if !s.path.Below.Layer.Deallocate(o) {
+		return false
+	}
+	s.log(o)
+	return true
+}
+
+func operationOf(o *path.Op) (oplog.Op, core.StreamID) {
+	if o.Free {
+		return oplog.OpDeallocate, o.ID.AllocStream
+	}
+	return oplog.OpAllocate, o.Request.Stream
+}
+
+// ordinary reports whether the block is all there is to say of an operation: one asked of its stream and device, in
+// no trace that is sampled, and without a sink that numbers it.
+func (r *Resource) ordinary(b *core.Block, stream core.StreamID, span core.SpanRef) bool {
+	return r.sequence == nil && b.ID.AllocStream == stream && b.ID.Ordinal == r.ordinal && span.IsZero()
+}
+
+func (s share) log(o *path.Op) {
+	op, stream := operationOf(o)
+	if !s.ops.has(op) {
+		return
+	}
+	stripes, _ := o.Lane.Part(s.path.Number()).([]*stripe)
+	if stripes == nil || !s.ordinary(&o.Block, stream, o.Span) {
+		o.Settles(s.path)
+		return
+	}
+	for i, ring := range s.rings {
+		stripes[i].note(ring, op, &o.Block, o.Began, o.Took())
+	}
+}
+
+// Settle puts what was not noted, and gives a lane stripes of its own.
+func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
+	op, stream := operationOf(o)
+	if !s.ops.has(op) || errors.Is(err, path.ErrAbandoned) {
+		return err
+	}
+	if err == nil && s.ordinary(&o.Block, stream, o.Span) {
+		for _, ring := range s.rings {
+			ring.note(op, &o.Block, o.Began, o.Took())
+		}
+		if s.mayEquip(o.Lane) {
+			s.equip(o.Lane)
+		}
+		return nil
+	}
+	rec := Record{Event: oplog.Event{Stream: stream}, Seq: o.Number(s.path)}
+	switch {
+	case err == nil:
+		rec.describe(&o.Block)
+	case o.Free:
+		rec.Event.Block = o.ID
+	default:
+		rec.describeFailed(&o.Request)
+	}
+	took := o.Took()
+	if err != nil {
+		took = monotime.Now().Since(o.Began)
+	}
+	return s.put(ctx, &rec, op, o.Began, took, err)
+}
+
+// mayEquip reports whether a lane without stripes gets some: if it is a stream's own, and the rings have room.
+func (s share) mayEquip(l *path.Lane) bool {
+	if l.Part(path.BackendPart) == nil {
+		return false
+	}
+	for _, ring := range s.rings {
+		if ring.crowded.Load() {
+			return false
+		}
+	}
+	return len(s.rings) > 0
+}
+
+// equip gives a lane stripes, one of each ring.
+func (s share) equip(l *path.Lane) {
+	if !s.equipping.CompareAndSwap(false, true) {
+		return // another goroutine is about it, maybe for this lane
+	}
+	defer s.equipping.Store(false)
+	l.Lock()
+	has := l.Part(s.path.Number()) != nil
+	l.Unlock()
+	if has {
+		return
+	}
+	of := make([]*stripe, len(s.rings))
+	for i, ring := range s.rings {
+		if of[i] = ring.ofLane(l); of[i] == nil {
+			return // the next one tries again
+		}
+	}
+	l.Lock()
+	defer l.Unlock()
+	l.SetPart(s.path.Number(), of)
+}
