@@ -51,7 +51,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	if o == nil {
 		if !r.announceAll(in) { // freed since the upstream looked
 			_ = r.AbortUse(ctx, t)
-			return core.Ticket{}, cmp.Or(r.unusable(&req), error(path.ErrDeclined))
+			return core.Ticket{}, cmp.Or(r.unusable(&req), path.ErrDeclined)
 		}
 		o = r.launchOf(in)
 	}
