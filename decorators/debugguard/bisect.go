@@ -37,7 +37,7 @@ const (
 // last, so that its window holds this launch, and those that ran beside it. The
 // launch waits only where the device has fallen far behind.
 //
-// The launch still retains its blocks: none is freed before dropBlocks. One that
+// The launch still retains its blocks: none is freed before drop. One that
 // another stream uses by now is left to that launch's own comparison. Of the
 // quarantine, only blocks that are already ordered before this stream are compared:
 // a wait of the guard's would hide that the program lacks one.

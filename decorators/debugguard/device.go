@@ -92,10 +92,11 @@ func (r *Resource) prepareAgain(ctx context.Context, req *core.UseRequest, own b
 			if errors.Is(err, path.ErrDeclined) {
 				why = r.unusable(req)
 			}
-			if why == nil {
-				t, err = r.uses.PrepareUse(ctx, *req)
+			if why != nil {
+				return true, nil //nolint:nilerr // it is told below
 			}
-			return why != nil || !again(), nil //nolint:nilerr // it is asked again
+			t, err = r.uses.PrepareUse(ctx, *req)
+			return !again(), nil
 		})
 		if why != nil {
 			return core.Ticket{}, why
