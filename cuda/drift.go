@@ -20,6 +20,8 @@ type census struct {
 // step with the call, under the stream's lock.
 type callCounts struct{ allocated, freed, freedBytes uint64 }
 
+func (n *callCounts) noteFreed(bytes uint64) { n.freed, n.freedBytes = n.freed+1, n.freedBytes+bytes }
+
 func (n callCounts) plus(m callCounts) callCounts {
 	return callCounts{n.allocated + m.allocated, n.freed + m.freed, n.freedBytes + m.freedBytes}
 }

@@ -167,6 +167,7 @@ func (m *lanes) tellEnd(l *lane, s *stream, ptr, bytes uint64) {
 		l.mu.Lock()
 		if given = l.stream == s; given {
 			l.giveLocked(s, ptr, bytes)
+			s.calls.noteFreed(bytes)
 		}
 		l.mu.Unlock()
 		s.Unlock()

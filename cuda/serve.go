@@ -201,6 +201,7 @@ func (r *tracker) giveAtHand(s *stream, b *block, o *path.Op) bool {
 	}
 	if r.own.oracle == nil {
 		s.lane.giveLocked(s, b.core.ID.Ptr, b.core.Bytes)
+		s.calls.noteFreed(b.core.Bytes)
 	} else {
 		own := s.lane
 		o.Then = func(b core.Block) { r.own.tellEnd(own, s, b.ID.Ptr, b.Bytes) }
@@ -211,8 +212,6 @@ func (r *tracker) giveAtHand(s *stream, b *block, o *path.Op) bool {
 	b.mu.Unlock()
 	b.history.Release()
 	s.freeAttempts++
-	s.calls.freed++
-	s.calls.freedBytes += b.core.Bytes
 	s.frees.bytes.noteAtOnce(b.core.Bytes)
 	s.books.leave(b)
 	if len(s.spare) < spareBlocks {
