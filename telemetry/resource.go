@@ -57,7 +57,7 @@ func NewResource(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, &core.InvalidRequestError{Op: op, Field: "Level", Reason: "unknown: use one of the Level constants"}
 	}
 	r := &Resource{upstream: upstream, since: time.Now(), tracing: cfg.tracing(upstream.Ordinal())}
-	r.path = path.Over(upstream, false).Extend(r, share{Resource: r})
+	r.path = path.Over(upstream, false).Extend(r, share{r: r})
 	return r, nil
 }
 
@@ -213,7 +213,7 @@ func (r *Resource) Inspect() core.Inspector { return r.upstream.Inspect() }
 // share is the layer's share of the path: it counts calls.
 type share struct {
 	path.Simple
-	*Resource
+	r *Resource
 }
 
 // Path is the layer's, for the layers of this module: see package path.
@@ -221,36 +221,36 @@ func (r *Resource) Path() *path.Path { return r.path }
 
 // calls are the counters of a lane, which is locked.
 func (s share) callsOf(l *path.Lane) *metrics.LaneCalls {
-	if c, ok := l.Part(s.path.Number()).(*metrics.LaneCalls); ok {
+	if c, ok := l.Part(s.r.path.Number()).(*metrics.LaneCalls); ok {
 		return c
 	}
-	c := s.calls.OfLane(l)
-	l.SetPart(s.path.Number(), c)
+	c := s.r.calls.OfLane(l)
+	l.SetPart(s.r.path.Number(), c)
 	return c
 }
 
 // Allocate counts a call that is in no sampled trace.
 func (s share) Allocate(o *path.Op) bool {
-	if !s.path.Below.Layer.Allocate(o) {
+	if !s.r.path.Below.Layer.Allocate(o) {
 		return false
 	}
 	if o.Span.IsZero() {
 		s.callsOf(o.Lane).NoteAllocate(o.Took())
 	} else {
-		o.Settles(s.path)
+		o.Settles(s.r.path)
 	}
 	return true
 }
 
 // Deallocate counts a call that is in no sampled trace.
 func (s share) Deallocate(o *path.Op) bool {
-	if !s.path.Below.Layer.Deallocate(o) {
+	if !s.r.path.Below.Layer.Deallocate(o) {
 		return false
 	}
 	if o.Span.IsZero() {
 		s.callsOf(o.Lane).NoteDeallocate(o.Took())
 	} else {
-		o.Settles(s.path)
+		o.Settles(s.r.path)
 	}
 	return true
 }
@@ -270,8 +270,8 @@ func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 		span = o.Span
 	}
 	if err != nil && span.IsZero() {
-		span = s.tracing.failed(ctx, &e)
+		span = s.r.tracing.failed(ctx, &e)
 	}
-	s.calls.Note(e.Op, e.Stream, e.Duration, span, err)
+	s.r.calls.Note(e.Op, e.Stream, e.Duration, span, err)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 // share is the budget's share of the path. It serves what needs no claim and no recall of others' credit, in a
 // stream ledger that the lane's lock guards; any other grant is prepared. A grant is kept in the operation
 // from one try to the next, so that no layer beneath gets memory for which there is no budget.
-type share struct{ *Resource }
+type share struct{ r *Resource }
 
 // Path is the layer's, for the layers of this module: see package path.
 func (r *Resource) Path() *path.Path { return r.path }
@@ -42,35 +42,35 @@ func (k *keep) undo() {
 var keeps = sync.Pool{New: func() any { return new(keep) }}
 
 func (s share) keepOf(o *path.Op) *keep {
-	k, _ := o.Kept(s.path).(*keep)
+	k, _ := o.Kept(s.r.path).(*keep)
 	if k == nil {
 		k = keeps.Get().(*keep)
-		o.Keep(s.path, k)
+		o.Keep(s.r.path, k)
 	}
 	return k
 }
 
 func (s share) drop(o *path.Op, k *keep) {
-	o.Keep(s.path, nil)
+	o.Keep(s.r.path, nil)
 	*k = keep{}
 	keeps.Put(k)
 }
 
 // Allocate charges the request, if it was not charged before.
 func (s share) Allocate(o *path.Op) bool {
-	k, _ := o.Kept(s.path).(*keep)
+	k, _ := o.Kept(s.r.path).(*keep)
 	var g grant
 	if k != nil && k.held {
 		g = k.grant
 	} else if !s.charge(o, k, &g) {
-		return o.Decline(s.path)
+		return o.Decline(s.r.path)
 	}
-	if !s.path.Below.Layer.Allocate(o) {
+	if !s.r.path.Below.Layer.Allocate(o) {
 		k = s.keepOf(o)
 		k.grant, k.held = g, true
 		return false
 	}
-	g.become(o.Block.ID.Generation, s.part.Of(s.records.Served(o)))
+	g.become(o.Block.ID.Generation, s.r.part.Of(s.r.records.Served(o)))
 	if k != nil {
 		s.drop(o, k)
 	}
@@ -85,24 +85,24 @@ func (s share) charge(o *path.Op, k *keep, g *grant) bool {
 	if k != nil {
 		c = k.claim
 	}
-	l := s.streams.atHand(o.Request.Stream, o.Lane)
-	return l != nil && s.fillFrom(l, &o.Request, c, g) == nil
+	l := s.r.streams.atHand(o.Request.Stream, o.Lane)
+	return l != nil && s.r.fillFrom(l, &o.Request, c, g) == nil
 }
 
 // Deallocate takes a block that is freed at once off the ledger.
 func (s share) Deallocate(o *path.Op) bool {
-	rec := s.part.Of(o.Record)
+	rec := s.r.part.Of(o.Record)
 	if !rec.isOf(o.ID.Generation) || rec.ledger.Load().mu != o.Lane {
 		o.NotAtOnce = true
 	}
-	if !s.path.Below.Layer.Deallocate(o) {
+	if !s.r.path.Below.Layer.Deallocate(o) {
 		return false
 	}
 	switch {
 	case o.AtOnce:
 		rec.ledger.Load().release(o.ID.Generation, rec)
 	case o.Block.State != core.Freed: // else released has it
-		o.Settles(s.path)
+		o.Settles(s.r.path)
 	}
 	return true
 }
@@ -124,12 +124,12 @@ func (t *streamLedgers) atHand(id core.StreamID, of *path.Lane) *streamLedger {
 func (s share) Prepare(_ context.Context, o *path.Op) (err error) {
 	k := s.keepOf(o)
 	if o.Request.Claim != 0 {
-		if k.claim, err = s.claims.find("Allocate", o.Request.Claim); err != nil {
+		if k.claim, err = s.r.claims.find("Allocate", o.Request.Claim); err != nil {
 			return err
 		}
 		o.Request.Claim = 0 // it means nothing to the layers below
 	}
-	if short := s.obtain(&o.Request, k.claim, &k.grant); short != nil {
+	if short := s.r.obtain(&o.Request, k.claim, &k.grant); short != nil {
 		short.tag = o.Request.Tag
 		return short
 	}
@@ -180,7 +180,7 @@ func (r *Resource) shortageIn(err error) *shortage {
 // Cure gives the charge back, which others may need while memory is sought, and reaps, once: what lacks may be on
 // its way.
 func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
-	short := s.shortageIn(err)
+	short := s.r.shortageIn(err)
 	if o.Free || short == nil && !errors.Is(err, core.ErrOutOfMemory) {
 		return false
 	}
@@ -190,9 +190,9 @@ func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
 		return false
 	}
 	k.cured, k.first = true, err
-	k.reaped = s.upstream.ReapPending(ctx)
+	k.reaped = s.r.upstream.ReapPending(ctx)
 	if short == nil {
-		s.repeated.Add(1) // the upstream fails once more than is told
+		s.r.repeated.Add(1) // the upstream fails once more than is told
 	}
 	return true
 }
@@ -202,24 +202,24 @@ func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
 func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 	if o.Free {
 		if err == nil {
-			s.retired(o)
+			s.r.retired(o)
 		}
 		return err
 	}
-	k, _ := o.Kept(s.path).(*keep)
+	k, _ := o.Kept(s.r.path).(*keep)
 	if k == nil {
 		return err
 	}
 	defer s.drop(o, k)
 	k.undo()
-	short := s.shortageIn(err)
+	short := s.r.shortageIn(err)
 	switch {
 	case short == nil:
-	case k.cured && s.shortageIn(k.first) == nil:
-		s.repeated.Add(^uint64(0)) // it is told
+	case k.cured && s.r.shortageIn(k.first) == nil:
+		s.r.repeated.Add(^uint64(0)) // it is told
 		err = k.first
 	default:
-		return s.refuse(ctx, &o.Request, short, k.reaped)
+		return s.r.refuse(ctx, &o.Request, short, k.reaped)
 	}
 	return alsoReap(err, k.reaped)
 }

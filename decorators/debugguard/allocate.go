@@ -60,7 +60,7 @@ func (r *Resource) keepsStacks(bytes uint64, due bool) bool {
 
 // allocateGuarded makes a block between red zones, of layout l, that of the operation.
 func (s share) allocateGuarded(ctx context.Context, o *path.Op, hunted bool, l canary.Layout) error {
-	r, req := s.Resource, o.Request
+	r, req := s.r, o.Request
 	b, l, isolated, err := r.allocateBetween(ctx, req, l)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (s share) allocateGuarded(ctx context.Context, o *path.Op, hunted bool, l c
 	of := r.records.Enter(&b)
 	r.ledger.EnterGuarded(r.shardFor(o.Lane), of, rec)
 	r.count.guarded.Add(1)
-	o.Block, o.Record, o.Ended, o.Got = b, of, monotime.Now(), s.path
+	o.Block, o.Record, o.Ended, o.Got = b, of, monotime.Now(), s.r.path
 	return nil
 }
 

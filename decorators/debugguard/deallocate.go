@@ -23,7 +23,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 // prepareFree does what comes before the free of a block, or all of it if the block is guarded. What it
 // retires, a second free finds.
 func (s share) prepareFree(ctx context.Context, o *path.Op) (err error) {
-	r, id, now := s.Resource, o.ID, s.rules.Load()
+	r, id, now := s.r, o.ID, s.r.rules.Load()
 	if id.Ordinal != r.ordinal && now.setting.Mode != Off {
 		return r.foreignDevice(id)
 	}
@@ -40,7 +40,7 @@ func (s share) prepareFree(ctx context.Context, o *path.Op) (err error) {
 		return s.prepareUnknown(o)
 	case rec.State() != core.Live && rec.Guard == nil && r.Mode() == Off:
 		rec.Unlock()
-		o.KeepNumber(s.path, passes)
+		o.KeepNumber(s.r.path, passes)
 		return nil
 	case rec.State() != core.Live:
 		return r.doubleFree(id, rec)
@@ -52,7 +52,7 @@ func (s share) prepareFree(ctx context.Context, o *path.Op) (err error) {
 	}
 	of := r.records.Find(id)
 	if o.Block, err = r.freeKnown(ctx, id, rec); err == nil {
-		o.Record, o.Ended, o.Got = of, monotime.Now(), s.path
+		o.Record, o.Ended, o.Got = of, monotime.Now(), s.r.path
 	}
 	return err
 }
@@ -60,13 +60,13 @@ func (s share) prepareFree(ctx context.Context, o *path.Op) (err error) {
 // prepareUnguarded is the rest for a block that was retired and is not guarded: a
 // second free of it is refused, unless this one fails.
 func (s share) prepareUnguarded(ctx context.Context, o *path.Op, rec *ledger.Record) error {
-	r, id := s.Resource, o.ID
+	r, id := s.r, o.ID
 	if !rec.Contains(id.Ptr) {
 		r.revive(rec, id.Generation)
 		if rec = r.ledger.Lock(id); rec != nil {
 			return r.wildPointer("Deallocate", id, id.AllocStream, rec)
 		}
-		o.KeepNumber(s.path, passes)
+		o.KeepNumber(s.r.path, passes)
 		return nil
 	}
 	if rec.Stacked {
@@ -77,7 +77,7 @@ func (s share) prepareUnguarded(ctx context.Context, o *path.Op, rec *ledger.Rec
 		}
 	}
 	f := &freeing{rec: rec, sealed: r.seals.get(id.Generation)}
-	o.Keep(s.path, f)
+	o.Keep(s.r.path, f)
 	_ = r.breakSeal(ctx, f.sealed) // what could not be compared is counted
 	return nil
 }
@@ -85,12 +85,12 @@ func (s share) prepareUnguarded(ctx context.Context, o *path.Op, rec *ledger.Rec
 // prepareUnknown is for a block without a record: one allocated while the guard
 // was off is passed on, anything else is found.
 func (s share) prepareUnknown(o *path.Op) error {
-	state := s.upstream.State(o.ID)
-	if s.Mode() == Off || state == core.Live || state == core.Quarantined {
-		o.KeepNumber(s.path, passes)
+	state := s.r.upstream.State(o.ID)
+	if s.r.Mode() == Off || state == core.Live || state == core.Quarantined {
+		o.KeepNumber(s.r.path, passes)
 		return nil
 	}
-	return s.freedUnknown(o.ID, state)
+	return s.r.freedUnknown(o.ID, state)
 }
 
 func (r *Resource) freedUnknown(id core.BlockID, state core.BlockState) error {
@@ -102,21 +102,21 @@ func (r *Resource) freedUnknown(id core.BlockID, state core.BlockState) error {
 
 // settleFree makes a block live again whose free failed. One that was unknown may be freed since it was looked up.
 func (s share) settleFree(o *path.Op, err error) error {
-	r := s.Resource
+	r := s.r
 	if err == nil {
 		r.listeners.ReleasedAtOnce(o.Block)
 		return nil
 	}
-	rec, _ := o.Kept(s.path).(*ledger.Record)
+	rec, _ := o.Kept(s.r.path).(*ledger.Record)
 	var sealed *seal
-	if f, ok := o.Kept(s.path).(*freeing); ok {
+	if f, ok := o.Kept(s.r.path).(*freeing); ok {
 		rec, sealed = f.rec, f.sealed
 	}
 	switch {
 	case rec != nil && (!errors.Is(err, path.ErrAbandoned) || r.upstream.State(o.ID) == core.Live):
 		r.revive(rec, o.ID.Generation)
 		r.seals.restore(sealed)
-	case rec == nil && o.Lacks != s.path && o.Number(s.path) == passes && r.Mode() != Off && errors.Is(err, core.ErrUseAfterFree):
+	case rec == nil && o.Lacks != s.r.path && o.Number(s.r.path) == passes && r.Mode() != Off && errors.Is(err, core.ErrUseAfterFree):
 		return r.freedUnknown(o.ID, core.Retired)
 	}
 	return err

@@ -15,7 +15,7 @@ import (
 // share is the guard's share of the path. Under the lane's lock it serves blocks that only the ledger knows. Whether
 // a block keeps its stacks is prepared, and so is a guarded block, and its free, as a whole: by a request of the
 // guard's own to the layers beneath, with red zones and a launch that arms them.
-type share struct{ *Resource }
+type share struct{ r *Resource }
 
 // How far the guard has come with an operation, by the number that it keeps there.
 const (
@@ -141,8 +141,8 @@ func (c *countdowns) takeStack(bytes, mean uint64) (due bool) {
 
 // Allocate declines a block that may be guarded, or keep its stacks, until that was decided.
 func (s share) Allocate(o *path.Op) bool {
-	r, state := s.Resource, o.Number(s.path)
-	if o.Got == s.path { // the block is guarded
+	r, state := s.r, o.Number(s.r.path)
+	if o.Got == s.r.path { // the block is guarded
 		return true
 	}
 	var u *rules
@@ -151,11 +151,11 @@ func (s share) Allocate(o *path.Op) bool {
 		u = r.rules.Load()
 		c = r.countdownsOf(o.Lane, u)
 		if state == 0 && !r.leavesAlone(u, c, o) {
-			return o.Decline(s.path)
+			return o.Decline(s.r.path)
 		}
 	}
-	if !s.path.Below.Layer.Allocate(o) {
-		o.KeepNumber(s.path, max(state, passes))
+	if !s.r.path.Below.Layer.Allocate(o) {
+		o.KeepNumber(s.r.path, max(state, passes))
 		return false
 	}
 	if c == nil || u.setting.Mode == Off || c.shard == nil {
@@ -168,7 +168,7 @@ func (s share) Allocate(o *path.Op) bool {
 		c.takeStack(o.Request.Bytes, r.cfg.Advanced.StackBytes)
 	}
 	rec := r.ledger.Enter(c.shard, r.records.Served(o), &o.Block, o.Ended)
-	if k, ok := o.Kept(s.path).(*choice); ok && k.stacked {
+	if k, ok := o.Kept(s.r.path).(*choice); ok && k.stacked {
 		rec.Stacked = true // the caller has not got the block yet
 		if rec.Lock(o.Block.ID.Generation) {
 			rec.SetAllocated(k.stack, k.span)
@@ -200,36 +200,36 @@ func (r *Resource) leavesAlone(u *rules, c *countdowns, o *path.Op) bool {
 
 // Deallocate declines a block that the guard has more of than its record. The notice closes that.
 func (s share) Deallocate(o *path.Op) bool {
-	r, g := s.Resource, o.ID.Generation
-	state, kept := o.Number(s.path), o.Kept(s.path)
-	if o.Got == s.path {
+	r, g := s.r, o.ID.Generation
+	state, kept := o.Number(s.r.path), o.Kept(s.r.path)
+	if o.Got == s.r.path {
 		return true
 	}
 	if gate := r.gate.Load(); state == passes || kept == nil && gate == 0 {
 		o.NotAtOnce = o.NotAtOnce || gate != 0 // the notice closes a record, if there is one
-		if !s.path.Below.Layer.Deallocate(o) {
-			o.KeepNumber(s.path, passes)
+		if !s.r.path.Below.Layer.Deallocate(o) {
+			o.KeepNumber(s.r.path, passes)
 			return false
 		}
 		return s.freed(o)
 	}
-	c, _ := o.Lane.Part(s.path.Number()).(*countdowns)
+	c, _ := o.Lane.Part(s.r.path.Number()).(*countdowns)
 	rec, _ := kept.(*ledger.Record)
 	if kept == nil {
 		if r.rules.Load().setting.Mode == Off || o.ID.Ordinal != r.ordinal {
-			return o.Decline(s.path)
+			return o.Decline(s.r.path)
 		}
 		rec = r.ledger.Known(r.records.Served(o), g)
 		if c == nil || rec == nil || rec.Guard != nil || r.seals.get(g) != nil || !rec.Contains(o.ID.Ptr) || rec.Stacked || !rec.Retire(g) {
-			return o.Decline(s.path)
+			return o.Decline(s.r.path)
 		}
 	}
 	if o.Got == nil && (rec == nil || c == nil || !c.shard.Has(rec)) {
 		o.NotAtOnce = true // the notice closes the record, which may have happened where the block is freed already
 	}
-	if !s.path.Below.Layer.Deallocate(o) {
+	if !s.r.path.Below.Layer.Deallocate(o) {
 		if kept == nil {
-			o.Keep(s.path, rec)
+			o.Keep(s.r.path, rec)
 		}
 		return false
 	}
@@ -241,8 +241,8 @@ func (s share) Deallocate(o *path.Op) bool {
 
 // freed has those hear who are off the path, if the block was freed at once.
 func (s share) freed(o *path.Op) bool {
-	if o.AtOnce && s.listeners.OffPath() {
-		o.Settles(s.path)
+	if o.AtOnce && s.r.listeners.OffPath() {
+		o.Settles(s.r.path)
 	}
 	return true
 }
@@ -252,12 +252,12 @@ func (s share) Prepare(ctx context.Context, o *path.Op) error {
 	if o.Free {
 		return s.prepareFree(ctx, o)
 	}
-	r, req := s.Resource, &o.Request
+	r, req := s.r, &o.Request
 	now := r.rules.Load()
 	r.readInPassing(now)
 	hunted, shard := now.hunts(req.Tag), r.shardFor(o.Lane)
 	if now.setting.Mode == Off || shard == nil {
-		o.KeepNumber(s.path, passes)
+		o.KeepNumber(s.r.path, passes)
 		return nil
 	}
 	var k choice
@@ -283,32 +283,32 @@ func (s share) Prepare(ctx context.Context, o *path.Op) error {
 	}
 	if k.stacked || k.unguarded {
 		kept := k
-		o.Keep(s.path, &kept)
-		o.Settles(s.path)
+		o.Keep(s.r.path, &kept)
+		o.Settles(s.r.path)
 	}
-	o.KeepNumber(s.path, counted)
+	o.KeepNumber(s.r.path, counted)
 	return nil
 }
 
 // Cure finds memory for a request that was refused.
 func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
-	if o.Free || o.Lacks == s.path || !curable(err) {
+	if o.Free || o.Lacks == s.r.path || !curable(err) {
 		return false
 	}
-	k, _ := o.Kept(s.path).(*choice)
+	k, _ := o.Kept(s.r.path).(*choice)
 	if k == nil {
 		k = new(choice)
-		o.Keep(s.path, k)
+		o.Keep(s.r.path, k)
 	}
 	if k.relief == nil {
-		k.relief = s.newRelief(want{&o.Request, !o.Request.Isolated, k.waited == nil}, s.given(), err)
-		o.Settles(s.path)
+		k.relief = s.r.newRelief(want{&o.Request, !o.Request.Isolated, k.waited == nil}, s.r.given(), err)
+		o.Settles(s.r.path)
 	}
-	if !s.relieves(ctx, k.relief, err) {
+	if !s.r.relieves(ctx, k.relief, err) {
 		return false
 	}
 	if !refused(err) || o.Lacks.Calls() { // else the layer that refused has not told it yet
-		s.hide(err)
+		s.r.hide(err)
 	}
 	return true
 }
@@ -318,9 +318,9 @@ func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 	if o.Free {
 		return s.settleFree(o, err)
 	}
-	if k, _ := o.Kept(s.path).(*choice); k != nil {
+	if k, _ := o.Kept(s.r.path).(*choice); k != nil {
 		if k.relief != nil {
-			err = s.endRelief(ctx, k.relief, err)
+			err = s.r.endRelief(ctx, k.relief, err)
 		}
 		switch {
 		case err != nil:
@@ -328,16 +328,16 @@ func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 				err = k.waited.of(err)
 			}
 		case k.unguarded:
-			s.count.unguarded.Add(1)
+			s.r.count.unguarded.Add(1)
 			fallthrough
 		default:
 			if k.stacked {
-				s.tellStack(o.Block.Bytes, o.Block.Tag, k.stack)
+				s.r.tellStack(o.Block.Bytes, o.Block.Tag, k.stack)
 			}
 		}
 	}
 	if err != nil {
-		s.passRefusal(ctx, &o.Request, err)
+		s.r.passRefusal(ctx, &o.Request, err)
 	}
 	return err
 }

@@ -97,7 +97,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if r.ops.has(oplog.OpRelease) {
 		upstream.Subscribe(listeners.Func(r.released))
 	}
-	r.path = path.Over(upstream, false).Extend(r, share{Resource: r})
+	r.path = path.Over(upstream, false).Extend(r, share{r: r})
 	return r, nil
 }
 

@@ -14,7 +14,7 @@ import (
 // is to say, and else put when the operation has ended.
 type share struct {
 	path.Simple
-	*Resource
+	r *Resource
 }
 
 // Path is the layer's, for the layers of this module: see package path.
@@ -27,7 +27,7 @@ func (r *Resource) SharedRecords() (core.Resource, *path.Records) {
 
 // Allocate logs the block.
 func (s share) Allocate(o *path.Op) bool {
-	if !s.path.Below.Layer.Allocate(o) {
+	if !s.r.path.Below.Layer.Allocate(o) {
 		return false
 	}
 	s.log(o)
@@ -36,10 +36,10 @@ func (s share) Allocate(o *path.Op) bool {
 
 // Deallocate logs the block that was given back.
 func (s share) Deallocate(o *path.Op) bool {
-	if s.sequence != nil && s.ops.has(oplog.OpDeallocate) && o.Number(s.path) == 0 {
-		o.KeepNumber(s.path, s.sequence.next())
+	if s.r.sequence != nil && s.r.ops.has(oplog.OpDeallocate) && o.Number(s.r.path) == 0 {
+		o.KeepNumber(s.r.path, s.r.sequence.next())
 	}
-	if !s.path.Below.Layer.Deallocate(o) {
+	if !s.r.path.Below.Layer.Deallocate(o) {
 		return false
 	}
 	s.log(o)
@@ -61,15 +61,15 @@ func (r *Resource) ordinary(b *core.Block, stream core.StreamID, span core.SpanR
 
 func (s share) log(o *path.Op) {
 	op, stream := operationOf(o)
-	if !s.ops.has(op) {
+	if !s.r.ops.has(op) {
 		return
 	}
-	stripes, _ := o.Lane.Part(s.path.Number()).([]*stripe)
-	if stripes == nil || !s.ordinary(&o.Block, stream, o.Span) {
-		o.Settles(s.path)
+	stripes, _ := o.Lane.Part(s.r.path.Number()).([]*stripe)
+	if stripes == nil || !s.r.ordinary(&o.Block, stream, o.Span) {
+		o.Settles(s.r.path)
 		return
 	}
-	for i, ring := range s.rings {
+	for i, ring := range s.r.rings {
 		stripes[i].note(ring, op, &o.Block, o.Began, o.Took())
 	}
 }
@@ -77,11 +77,11 @@ func (s share) log(o *path.Op) {
 // Settle puts what was not noted, and gives a lane stripes of its own.
 func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 	op, stream := operationOf(o)
-	if !s.ops.has(op) || errors.Is(err, path.ErrAbandoned) {
+	if !s.r.ops.has(op) || errors.Is(err, path.ErrAbandoned) {
 		return err
 	}
-	if err == nil && s.ordinary(&o.Block, stream, o.Span) {
-		for _, ring := range s.rings {
+	if err == nil && s.r.ordinary(&o.Block, stream, o.Span) {
+		for _, ring := range s.r.rings {
 			ring.note(op, &o.Block, o.Began, o.Took())
 		}
 		if s.mayEquip(o.Lane) {
@@ -89,7 +89,7 @@ func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 		}
 		return nil
 	}
-	rec := Record{Event: oplog.Event{Stream: stream}, Seq: o.Number(s.path)}
+	rec := Record{Event: oplog.Event{Stream: stream}, Seq: o.Number(s.r.path)}
 	switch {
 	case err == nil:
 		rec.describe(&o.Block)
@@ -102,7 +102,7 @@ func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 	if err != nil {
 		took = monotime.Now().Since(o.Began)
 	}
-	return s.put(ctx, &rec, op, o.Began, took, err)
+	return s.r.put(ctx, &rec, op, o.Began, took, err)
 }
 
 // mayEquip reports whether a lane without stripes gets some: if it is a stream's own, and the rings have room.
@@ -110,33 +110,33 @@ func (s share) mayEquip(l *path.Lane) bool {
 	if l.Part(path.BackendPart) == nil {
 		return false
 	}
-	for _, ring := range s.rings {
+	for _, ring := range s.r.rings {
 		if ring.crowded.Load() {
 			return false
 		}
 	}
-	return len(s.rings) > 0
+	return len(s.r.rings) > 0
 }
 
 // equip gives a lane stripes, one of each ring.
 func (s share) equip(l *path.Lane) {
-	if !s.equipping.CompareAndSwap(false, true) {
+	if !s.r.equipping.CompareAndSwap(false, true) {
 		return // another goroutine is about it, maybe for this lane
 	}
-	defer s.equipping.Store(false)
+	defer s.r.equipping.Store(false)
 	l.Lock()
-	has := l.Part(s.path.Number()) != nil
+	has := l.Part(s.r.path.Number()) != nil
 	l.Unlock()
 	if has {
 		return
 	}
-	of := make([]*stripe, len(s.rings))
-	for i, ring := range s.rings {
+	of := make([]*stripe, len(s.r.rings))
+	for i, ring := range s.r.rings {
 		if of[i] = ring.ofLane(l); of[i] == nil {
 			return // the next one tries again
 		}
 	}
 	l.Lock()
 	defer l.Unlock()
-	l.SetPart(s.path.Number(), of)
+	l.SetPart(s.r.path.Number(), of)
 }

@@ -131,8 +131,8 @@ func countLines(page []byte) (n int) {
 }
 
 // maxTaggedSeries: the bytes and the blocks of so many tags, and of the others,
-// live, pending and quarantined.
-const maxTaggedSeries = 2 * 3 * (metrics.MaxTags + 1)
+// live, pending and quarantined, and the peak of the last minute.
+const maxTaggedSeries = (2*3 + 1) * (metrics.MaxTags + 1)
 
 func taggedSeries(page []byte) int {
 	return bytes.Count(page, []byte("\ngpumem_tag_"))
