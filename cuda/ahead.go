@@ -6,13 +6,13 @@ import (
 )
 
 // ahead is pages that are mapped before a stream needs them. A request waits for the pages that it
-// needs; what the pool grows by besides the background maps, for the same lane, from which other streams
-// may take it over. Another request that needs the device's memory before that maps it first. lanes.growing
+// needs; what the pool grows by besides the background maps, for the same arena, from which other streams
+// may take it over. Another request that needs the device's memory before that maps it first. arenas.growing
 // guards all but start, which is set once.
 type ahead struct {
 	// start runs a function in the background while the memory is open; nil if nothing runs there.
 	start func(func() error)
-	lane  *lane
+	arena *arena
 	// at is where pages are to be mapped, and left how many bytes of them.
 	at, left uint64
 	// by is how many pages the pool grew by at grown.
@@ -37,9 +37,9 @@ func (a *ahead) growBy(now time.Time, held uint64) uint64 {
 	return by
 }
 
-// mapAhead makes the background map so many bytes of pages for a lane; growing is held.
-func (m *lanes) mapAhead(l *lane, at, bytes uint64) {
-	m.ahead.lane, m.ahead.at, m.ahead.left = l, at, bytes
+// mapAhead makes the background map so many bytes of pages for an arena; growing is held.
+func (m *arenas) mapAhead(l *arena, at, bytes uint64) {
+	m.ahead.arena, m.ahead.at, m.ahead.left = l, at, bytes
 	m.ahead.start(func() error {
 		m.growing.Lock()
 		defer m.growing.Unlock()
@@ -52,8 +52,8 @@ func (m *lanes) mapAhead(l *lane, at, bytes uint64) {
 
 // fillAhead maps what is to be mapped ahead. An error for want of memory is no failure: the next stream that
 // needs the device's memory is told. growing is held.
-func (m *lanes) fillAhead() error {
-	l, at, left := m.ahead.lane, m.ahead.at, m.ahead.left
+func (m *arenas) fillAhead() error {
+	l, at, left := m.ahead.arena, m.ahead.at, m.ahead.left
 	m.ahead.left = 0
 	if left == 0 || !slices.Contains(*m.all.Load(), l) { // its stream was given up
 		return nil

@@ -28,7 +28,7 @@ func newAheadBench(t *testing.T, limit uint64) *aheadBench {
 	b := &aheadBench{T: t, drv: drivertest.NewFaults(device)}
 	b.streams = must.Get(NewStreamPool(b.drv, StreamPoolConfig{}))(t)
 	b.PoolResource = must.Get(NewPoolResource(b.drv, b.streams, PoolConfig{ReapInterval: -1, Limit: limit}))(t)
-	b.lanes.ahead.start = func(f func() error) { b.pending = f }
+	b.arenas.ahead.start = func(f func() error) { b.pending = f }
 	t.Cleanup(func() {
 		must.Do(t, b.Close(t.Context()), b.streams.Close(t.Context()), device.Close())
 	})
@@ -100,22 +100,22 @@ func TestATrimEndsWhatIsMappedAhead(t *testing.T) {
 	b.holds("after a trim", 0)
 }
 
-// No page is mapped for a lane that is forgotten: it would not come back.
-func TestNothingIsMappedAheadForALaneThatIsForgotten(t *testing.T) {
+// No page is mapped for an arena that is forgotten: it would not come back.
+func TestNothingIsMappedAheadForAnArenaThatIsForgotten(t *testing.T) {
 	b := newAheadBench(t, 0)
 	handle := must.Get(b.drv.StreamCreate())(t)
 	l := must.Get(b.streams.Adopt(handle, "adopted"))(t)
 	b.free(b.allocate(l, 1000))
 	must.Do(t, l.Release())
-	for _, l := range *b.lanes.all.Load() { // as the idle trim would
-		must.Do(t, b.lanes.look())
+	for _, l := range *b.arenas.all.Load() { // as the idle trim would
+		must.Do(t, b.arenas.look())
 		if r, ok := l.cutCompleted(sim.Granule); ok {
-			must.Do(t, b.lanes.store.Unmap(r.ptr, r.bytes))
+			must.Do(t, b.arenas.store.Unmap(r.ptr, r.bytes))
 		}
 	}
 	must.Do(t, b.ReapPending(t.Context()))
-	if n := len(*b.lanes.all.Load()); n != 0 {
-		t.Fatalf("%d lanes are left", n)
+	if n := len(*b.arenas.all.Load()); n != 0 {
+		t.Fatalf("%d arenas are left", n)
 	}
 	must.Do(t, b.pending(), b.TrimPool(0))
 	b.holds("at the end", 0)

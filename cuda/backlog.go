@@ -163,7 +163,7 @@ func (s *stream) capturesOverFrees() bool {
 		return false
 	}
 	defer s.Unlock()
-	if s.frees.pendingFrees() == 0 && (s.lane == nil || s.lane.isCompleted()) {
+	if s.frees.pendingFrees() == 0 && (s.arena == nil || s.arena.isCompleted()) {
 		return false
 	}
 	if s.IsGivenUp() {

@@ -89,14 +89,14 @@ func statesIn(list []pendingFree, b *block, state freeState) (found []string) {
 	return found
 }
 
-// Lanes is how many lanes a pool has.
-func Lanes(r *PoolResource) int { return len(*r.lanes.all.Load()) }
+// Arenas is how many arenas a pool has.
+func Arenas(r *PoolResource) int { return len(*r.arenas.all.Load()) }
 
-// LoseAPage takes a free page out of the ranges of a pool's lanes, until it is put back.
+// LoseAPage takes a free page out of the ranges of a pool's arenas, until it is put back.
 func LoseAPage(r *PoolResource) (putBack func()) {
-	for _, l := range *r.lanes.all.Load() {
-		if lost, ok := l.cut(r.lanes.page, nil); ok {
-			return func() { r.lanes.putBack(lost) }
+	for _, l := range *r.arenas.all.Load() {
+		if lost, ok := l.cut(r.arenas.page, nil); ok {
+			return func() { r.arenas.putBack(lost) }
 		}
 	}
 	panic("no page is free")

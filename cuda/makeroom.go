@@ -18,7 +18,7 @@ import (
 // stream do not come for a page each. A request waits for what it needs; the background maps the rest.
 const growth = 8
 
-func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
+func (m *arenas) makeRoom(s *stream, bytes uint64, err error) error {
 	if !errors.Is(err, errNoRoom) {
 		return err
 	}
@@ -53,16 +53,16 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 	return m.explain(bytes, err)
 }
 
-// findRoom gives s what it holds and comes after already, pages that other lanes have, or that are
+// findRoom gives s what it holds and comes after already, pages that other arenas have, or that are
 // mapped ahead.
-func (m *lanes) findRoom(s *stream, bytes uint64) (done bool, err error) {
+func (m *arenas) findRoom(s *stream, bytes uint64) (done bool, err error) {
 	m.moving.Lock()
 	defer m.moving.Unlock()
 	if s.IsGivenUp() {
-		return true, nil // its lane may be forgotten: the allocation is refused for that
+		return true, nil // its arena may be forgotten: the allocation is refused for that
 	}
 	m.settleOwn(s)
-	if s.lane.hasRoom(bytes) {
+	if s.arena.hasRoom(bytes) {
 		return true, nil // another allocation made it for the same stream, or it is held no more
 	}
 	_, found, err := m.join(s, bytes, false)
@@ -70,16 +70,16 @@ func (m *lanes) findRoom(s *stream, bytes uint64) (done bool, err error) {
 }
 
 // settleOwn makes free what the stream holds and comes after already.
-func (m *lanes) settleOwn(s *stream) {
-	s.lane.settleCompleted()
+func (m *arenas) settleOwn(s *stream) {
+	s.arena.settleCompleted()
 	s.Lock()
 	defer s.Unlock()
-	s.lane.settle(s.Behind(), func(_, _ uint64, behind *fence.Frontier) bool { return behind.IsBefore(&s.Stream) })
+	s.arena.settle(s.Behind(), func(_, _ uint64, behind *fence.Frontier) bool { return behind.IsBefore(&s.Stream) })
 }
 
 // growBeside maps less than moveOrGrow: what is missing beside pages that s waits for. It
 // waits for none unless there is enough.
-func (m *lanes) growBeside(s *stream, bytes uint64, start time.Time, alone bool) error {
+func (m *arenas) growBeside(s *stream, bytes uint64, start time.Time, alone bool) error {
 	from := slices.Clone(*m.all.Load())
 	for {
 		r, found := pages.BestRow(m.parts(s, from, true, true), m.aligned(bytes), m.page)
@@ -100,7 +100,7 @@ func (m *lanes) growBeside(s *stream, bytes uint64, start time.Time, alone bool)
 var errNoRow = fmt.Errorf("%w: not enough addresses in a row are free", core.ErrOutOfMemory)
 
 // aligned is the size of a block of so many bytes.
-func (m *lanes) aligned(bytes uint64) uint64 {
+func (m *arenas) aligned(bytes uint64) uint64 {
 	return (bytes + core.DefaultAlign - 1) / core.DefaultAlign * core.DefaultAlign
 }
 
@@ -108,7 +108,7 @@ func (m *lanes) aligned(bytes uint64) uint64 {
 // with one it does not, and the row says where pages are still missing. Pages that it got
 // stay with the stream if others of their row cannot be had: then another row is tried. moving is
 // held.
-func (m *lanes) join(s *stream, bytes uint64, hole bool) (pages.Row, bool, error) {
+func (m *arenas) join(s *stream, bytes uint64, hole bool) (pages.Row, bool, error) {
 	from := slices.Clone(*m.all.Load())
 	for {
 		r, found := pages.BestRow(m.parts(s, from, hole, !hole), m.aligned(bytes), m.page)
@@ -123,9 +123,9 @@ func (m *lanes) join(s *stream, bytes uint64, hole bool) (pages.Row, bool, error
 	}
 }
 
-// parts is what a row for s may be of: free memory of its own, free pages of the lanes
+// parts is what a row for s may be of: free memory of its own, free pages of the arenas
 // that are not nil, holes if there may be any, and pages that it would wait for if it may.
-func (m *lanes) parts(s *stream, from []*lane, holes, wait bool) (parts []pages.Part) {
+func (m *arenas) parts(s *stream, from []*arena, holes, wait bool) (parts []pages.Part) {
 	if holes {
 		for ptr, bytes := range m.store.Holes {
 			parts = append(parts, pages.Part{Ptr: ptr, Bytes: bytes, Kind: pages.Hole})
@@ -136,17 +136,17 @@ func (m *lanes) parts(s *stream, from []*lane, holes, wait bool) (parts []pages.
 	for i, l := range from {
 		switch {
 		case l == nil:
-		case l != s.lane:
+		case l != s.arena:
 			parts = l.appendPages(parts, pages.Part{From: i}, s, wait)
 		case wait:
 			parts = l.appendHeld(parts, i)
 		}
 	}
-	return s.lane.insertOwn(parts)
+	return s.arena.insertOwn(parts)
 }
 
-// appendPages appends the free pages of a lane that s comes after, or would after a wait. s is locked.
-func (l *lane) appendPages(parts []pages.Part, part pages.Part, s *stream, wait bool) []pages.Part {
+// appendPages appends the free pages of an arena that s comes after, or would after a wait. s is locked.
+func (l *arena) appendPages(parts []pages.Part, part pages.Part, s *stream, wait bool) []pages.Part {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	covered := l.covered(s)
@@ -168,8 +168,8 @@ func (l *lane) appendPages(parts []pages.Part, part pages.Part, s *stream, wait 
 	return parts
 }
 
-// appendHeld appends what the lane holds, and what is free beside that, for its own stream.
-func (l *lane) appendHeld(parts []pages.Part, from int) []pages.Part {
+// appendHeld appends what the arena holds, and what is free beside that, for its own stream.
+func (l *arena) appendHeld(parts []pages.Part, from int) []pages.Part {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for h := range l.fit.Held {
@@ -184,8 +184,8 @@ func (l *lane) appendHeld(parts []pages.Part, from int) []pages.Part {
 	return parts
 }
 
-// insertOwn puts parts in order, and what is free in the lane beside one of them.
-func (l *lane) insertOwn(parts []pages.Part) []pages.Part {
+// insertOwn puts parts in order, and what is free in the arena beside one of them.
+func (l *arena) insertOwn(parts []pages.Part) []pages.Part {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range parts {
@@ -200,9 +200,9 @@ func (l *lane) insertOwn(parts []pages.Part) []pages.Part {
 	return slices.Compact(parts) // what is free between two of them is beside both
 }
 
-// takeParts takes the pages of a row that other lanes have. It returns the first that does
+// takeParts takes the pages of a row that other arenas have. It returns the first that does
 // not give its pages, or -1: they were taken meanwhile, or somebody captures.
-func (m *lanes) takeParts(s *stream, from []*lane, r pages.Row) (refused int, err error) {
+func (m *arenas) takeParts(s *stream, from []*arena, r pages.Row) (refused int, err error) {
 	for _, p := range r {
 		given := true
 		switch p.Kind {
@@ -221,7 +221,7 @@ func (m *lanes) takeParts(s *stream, from []*lane, r pages.Row) (refused int, er
 }
 
 // takeOver takes pages that s comes after.
-func (m *lanes) takeOver(s *stream, l *lane, p pages.Part) bool {
+func (m *arenas) takeOver(s *stream, l *arena, p pages.Part) bool {
 	s.Lock()
 	defer s.Unlock()
 	if s.IsGivenUp() || s.Uncaptured() != nil {
@@ -230,25 +230,25 @@ func (m *lanes) takeOver(s *stream, l *lane, p pages.Part) bool {
 	r, ok := l.cutAt(p.Ptr, p.Bytes, l.covered(s))
 	if ok {
 		m.count(func(moves *core.OwnPoolStats) { moves.Takeovers.Note(r.bytes, 0) })
-		m.own(r, s.lane)
-		s.lane.add(r, s.Behind())
+		m.own(r, s.arena)
+		s.arena.add(r, s.Behind())
 	}
 	return ok
 }
 
 // await makes s wait for what its own memory is held behind.
-func (m *lanes) await(s *stream, p pages.Part) (bool, error) {
+func (m *arenas) await(s *stream, p pages.Part) (bool, error) {
 	s.Lock()
 	defer s.Unlock()
 	if s.IsGivenUp() || s.Uncaptured() != nil {
 		return false, nil // the allocation will be refused for that
 	}
-	behind := s.lane.held(p.Ptr, p.End())
+	behind := s.arena.held(p.Ptr, p.End())
 	defer releaseAll(behind)
 	if err := s.comeAfter(nil, behind); err != nil {
 		return false, err
 	}
-	s.lane.settle(s.Behind(), func(ptr, bytes uint64, _ *fence.Frontier) bool { return ptr < p.End() && p.Ptr < ptr+bytes })
+	s.arena.settle(s.Behind(), func(ptr, bytes uint64, _ *fence.Frontier) bool { return ptr < p.End() && p.Ptr < ptr+bytes })
 	return true, nil
 }
 
@@ -267,7 +267,7 @@ func (s *stream) comeAfter(p *fence.Point, behind []fit.Behind) error {
 }
 
 // steal takes pages that s then waits for.
-func (m *lanes) steal(s *stream, l *lane, p pages.Part) (bool, error) {
+func (m *arenas) steal(s *stream, l *arena, p pages.Part) (bool, error) {
 	r, ok := l.cutRow(p.Ptr, p.Bytes)
 	if !ok {
 		return false, nil
@@ -283,7 +283,7 @@ func (m *lanes) steal(s *stream, l *lane, p pages.Part) (bool, error) {
 
 // stealRun makes s wait for everything on the stream that the run was freed on, if it does not come after
 // the run's mark, and for what the run was held behind. It does not if either of them captures.
-func (m *lanes) stealRun(s *stream, r run) (bool, error) {
+func (m *arenas) stealRun(s *stream, r run) (bool, error) {
 	start := time.Now()
 	var behind *fence.Point
 	if !r.isBefore(s) {
@@ -304,8 +304,8 @@ func (m *lanes) stealRun(s *stream, r run) (bool, error) {
 	if err := s.comeAfter(behind, r.behind); err != nil {
 		return false, err
 	}
-	m.own(r, s.lane)
-	s.lane.add(r, s.Behind())
+	m.own(r, s.arena)
+	s.arena.add(r, s.Behind())
 	m.count(func(moves *core.OwnPoolStats) { moves.Steals.Note(r.bytes, time.Since(start)) })
 	return true, nil
 }
@@ -318,21 +318,21 @@ func (r run) isBefore(s *stream) bool {
 }
 
 // putBack undoes a cut.
-func (m *lanes) putBack(r run) {
+func (m *arenas) putBack(r run) {
 	m.own(r, r.from)
 	r.from.putBack(r)
 }
 
-// cutAt cuts some pages out of the lane, if they are free and may yields true for their mark.
-// It is called with the lane locked.
-func (l *lane) cutAt(ptr, bytes uint64, may func(mark uint64) bool) (run, bool) {
+// cutAt cuts some pages out of the arena, if they are free and may yields true for their mark.
+// It is called with the arena locked.
+func (l *arena) cutAt(ptr, bytes uint64, may func(mark uint64) bool) (run, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return run{ptr: ptr, bytes: bytes, from: l, after: l.stream}, l.fit.CutAt(ptr, bytes, may)
 }
 
 // cutRow is cutAt for pages that a stream will wait for, and that may be held.
-func (l *lane) cutRow(ptr, bytes uint64) (r run, ok bool) {
+func (l *arena) cutRow(ptr, bytes uint64) (r run, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r = run{ptr: ptr, bytes: bytes, from: l, after: l.stream}
@@ -342,7 +342,7 @@ func (l *lane) cutRow(ptr, bytes uint64) (r run, ok bool) {
 
 // moveOrGrow maps spare pages where free memory of s lacks the fewest, and takes from the
 // device what is missing. start is when it was begun to look for them.
-func (m *lanes) moveOrGrow(s *stream, bytes uint64, start time.Time, alone bool) error {
+func (m *arenas) moveOrGrow(s *stream, bytes uint64, start time.Time, alone bool) error {
 	r, found, err := m.join(s, bytes, true)
 	if err != nil {
 		return err
@@ -356,7 +356,7 @@ func (m *lanes) moveOrGrow(s *stream, bytes uint64, start time.Time, alone bool)
 // fillHole maps pages in the hole of a row, if it has one: not if the look has found that the
 // device had come to what was missing. Others may move pages while the driver works, unless it is
 // done alone: before a request is refused no page is in another's hands.
-func (m *lanes) fillHole(s *stream, r pages.Row, start time.Time, alone bool) error {
+func (m *arenas) fillHole(s *stream, r pages.Row, start time.Time, alone bool) error {
 	hole := slices.IndexFunc(r, func(p pages.Part) bool { return p.Kind == pages.Hole })
 	if hole < 0 {
 		return nil
@@ -375,22 +375,22 @@ func (m *lanes) fillHole(s *stream, r pages.Row, start time.Time, alone bool) er
 		most = max(bytes, min(m.ahead.growBy(start, m.store.Held()/m.page)*m.page, m.room(ptr)))
 	}
 	if m.ahead.start != nil {
-		err := m.fill(s.lane, ptr, bytes, collected)
+		err := m.fill(s.arena, ptr, bytes, collected)
 		if err == nil && most > bytes {
-			m.mapAhead(s.lane, ptr+bytes, most-bytes)
+			m.mapAhead(s.arena, ptr+bytes, most-bytes)
 		}
 		return err
 	}
-	err := m.fill(s.lane, ptr, most, collected)
+	err := m.fill(s.arena, ptr, most, collected)
 	if errors.Is(err, core.ErrOutOfMemory) && most > bytes {
-		err = m.fill(s.lane, ptr, bytes, collected)
+		err = m.fill(s.arena, ptr, bytes, collected)
 	}
 	return err
 }
 
-// fill maps pages in a hole for a lane: spare ones, which it took so long to collect, and what is
+// fill maps pages in a hole for an arena: spare ones, which it took so long to collect, and what is
 // missing from the device.
-func (m *lanes) fill(l *lane, ptr, bytes uint64, collected time.Duration) error {
+func (m *arenas) fill(l *arena, ptr, bytes uint64, collected time.Duration) error {
 	start, before, spare := time.Now(), m.store.Held(), m.spare()
 	if err := m.mapFor(l, ptr, bytes); err != nil {
 		return err
@@ -409,7 +409,7 @@ func (m *lanes) fill(l *lane, ptr, bytes uint64, collected time.Duration) error 
 }
 
 // room is how far it is from a place in a hole to the hole's end.
-func (m *lanes) room(at uint64) uint64 {
+func (m *arenas) room(at uint64) uint64 {
 	for ptr, bytes := range m.store.Holes {
 		if ptr <= at && at < ptr+bytes {
 			return ptr + bytes - at
@@ -420,7 +420,7 @@ func (m *lanes) room(at uint64) uint64 {
 
 // collect makes free pages spare that the device has come to, until so many bytes are spare or
 // there are no more, and none with an address in a range that is kept.
-func (m *lanes) collect(bytes, from, to uint64) error {
+func (m *arenas) collect(bytes, from, to uint64) error {
 	from, to = from/m.page*m.page, m.wholePages(to)
 	for _, l := range *m.all.Load() {
 		spare := m.spare()
@@ -442,7 +442,7 @@ func (m *lanes) collect(bytes, from, to uint64) error {
 
 // cutIdle cuts free pages that the device is known to have come to the mark of: so many bytes, if
 // there are as many beside those of a range, and of the shortest stretches first.
-func (l *lane) cutIdle(bytes, from, to uint64) (runs []run) {
+func (l *arena) cutIdle(bytes, from, to uint64) (runs []run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	add := func(ptr, end uint64) {
@@ -471,11 +471,11 @@ func (l *lane) cutIdle(bytes, from, to uint64) (runs []run) {
 }
 
 // spare is what is held and mapped nowhere.
-func (m *lanes) spare() uint64 { return m.store.Held() - m.store.Mapped() }
+func (m *arenas) spare() uint64 { return m.store.Held() - m.store.Mapped() }
 
-// mapFor maps pages for a lane. They were never used, or the device has passed the work that used
+// mapFor maps pages for an arena. They were never used, or the device has passed the work that used
 // them: any stream may have them.
-func (m *lanes) mapFor(l *lane, ptr, bytes uint64) error {
+func (m *arenas) mapFor(l *arena, ptr, bytes uint64) error {
 	err := m.store.Map(ptr, bytes)
 	if err == nil {
 		r := run{ptr: ptr, bytes: bytes}
@@ -485,13 +485,13 @@ func (m *lanes) mapFor(l *lane, ptr, bytes uint64) error {
 	return err
 }
 
-func (m *lanes) wholePages(bytes uint64) uint64 {
+func (m *arenas) wholePages(bytes uint64) uint64 {
 	page := m.page
 	return (bytes + page - 1) / page * page
 }
 
 // explain is the refusal of a request.
-func (m *lanes) explain(bytes uint64, err error) error {
+func (m *arenas) explain(bytes uint64, err error) error {
 	return fmt.Errorf("the pool is out of memory for %d bytes: %w; held %d bytes, used %d; the rest is fragmented, or freed behind work that the device has not done",
 		bytes, err, m.store.Held(), m.used())
 }

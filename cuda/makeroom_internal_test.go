@@ -9,16 +9,16 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
-// A stream is given up, and its lane forgotten, while an allocation on it waits for its turn
-// to make room: no page is mapped for that lane, from which none would come back.
-func TestNoRoomIsMadeInALaneThatIsForgotten(t *testing.T) {
+// A stream is given up, and its arena forgotten, while an allocation on it waits for its turn
+// to make room: no page is mapped for that arena, from which none would come back.
+func TestNoRoomIsMadeInAnArenaThatIsForgotten(t *testing.T) {
 	drv := must.Get(sim.Open(sim.Config{}))(t)
 	streams := must.Get(NewStreamPool(drv, StreamPoolConfig{}))(t)
 	r := must.Get(NewPoolResource(drv, streams, PoolConfig{ReapInterval: -1}))(t)
 	handle := must.Get(drv.StreamCreate())(t)
 	lease := must.Get(streams.Adopt(handle, "adopted"))(t)
 	s := must.Get(streams.table.resolve("test", lease.ID()))(t)
-	m := r.memory.(*lanes)
+	m := r.memory.(*arenas)
 
 	m.growing.Lock()
 	m.moving.Lock()
@@ -27,9 +27,9 @@ func TestNoRoomIsMadeInALaneThatIsForgotten(t *testing.T) {
 		_, err := r.Allocate(t.Context(), core.Request{Bytes: 1 << 20, Stream: lease.ID()})
 		allocated <- err
 	}()
-	for { // until the allocation has its lane, so that only its turn is left
+	for { // until the allocation has its arena, so that only its turn is left
 		s.Lock()
-		opened := s.lane != nil
+		opened := s.arena != nil
 		s.Unlock()
 		if opened {
 			break

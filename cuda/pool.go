@@ -17,7 +17,7 @@ import (
 // different streams takes no common lock while their own memory lasts.
 type PoolResource struct {
 	tracker
-	lanes *lanes
+	arenas *arenas
 }
 
 var _ core.Resource = (*PoolResource)(nil)
@@ -72,13 +72,13 @@ func NewPoolResource(drv driver.Driver, streams *StreamPool, cfg PoolConfig) (*P
 	if err := streams.claimFor("NewPoolResource"); err != nil {
 		return nil, err
 	}
-	l, err := newLanes(drv, page, (props.TotalBytes+page-1)/page*page*addressFactor, limit)
+	l, err := newArenas(drv, page, (props.TotalBytes+page-1)/page*page*addressFactor, limit)
 	if err != nil {
 		streams.hasResource.Store(false)
 		return nil, err
 	}
 	l.idle.after = cmp.Or(cfg.TrimAfter, defaultTrimAfter)
-	r := &PoolResource{lanes: l}
+	r := &PoolResource{arenas: l}
 	r.own = l
 	r.init(r, "pool("+deviceName(drv)+")", drv, streams, l, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
 	if cfg.ReapInterval >= 0 {
@@ -90,4 +90,4 @@ func NewPoolResource(drv driver.Driver, streams *StreamPool, cfg PoolConfig) (*P
 
 // SetLimit changes [PoolConfig].Limit. What the pool holds beyond it is not taken back: see
 // TrimPool. Zero means no limit.
-func (r *PoolResource) SetLimit(bytes uint64) { r.lanes.store.SetLimit(bytes) }
+func (r *PoolResource) SetLimit(bytes uint64) { r.arenas.store.SetLimit(bytes) }

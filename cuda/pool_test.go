@@ -404,7 +404,7 @@ func TestMemoryOfAStreamThatWasGivenUpIsUsedAgain(t *testing.T) {
 }
 
 // Adopted streams come and go; nothing is kept of those whose memory went to others.
-func TestLanesOfStreamsThatAreGoneAreForgotten(t *testing.T) {
+func TestArenasOfStreamsThatAreGoneAreForgotten(t *testing.T) {
 	b := newBench(t, pooled(2))
 	for range 20 {
 		l, handle := b.adopt()
@@ -416,7 +416,7 @@ func TestLanesOfStreamsThatAreGoneAreForgotten(t *testing.T) {
 	}
 	must(t, b.Pool.TrimPool(0))
 	must(t, b.Runtime.ReapPending(ctx))
-	equal(t, "lanes", cuda.Lanes(b.Pool), 0)
+	equal(t, "arenas", cuda.Arenas(b.Pool), 0)
 }
 
 // Every call of the driver fails once while pages are mapped, stolen, remapped and given

@@ -154,7 +154,7 @@ func (r serving) Settle(_ context.Context, o *path.Op, err error) error {
 }
 
 func (r *tracker) takeAtHand(s *stream, o *path.Op) bool {
-	if r.inMemory.Load() == memoryGone || s.lane == nil || o.Request.Isolated || !s.books.Cover(&o.Request) || !s.AsksNobody() || s.Open() > 0 || s.frees.pendingFrees() > 0 {
+	if r.inMemory.Load() == memoryGone || s.arena == nil || o.Request.Isolated || !s.books.Cover(&o.Request) || !s.AsksNobody() || s.Open() > 0 || s.frees.pendingFrees() > 0 {
 		return false
 	}
 	req := &o.Request
@@ -162,7 +162,7 @@ func (r *tracker) takeAtHand(s *stream, o *path.Op) bool {
 	if ready == nil {
 		return false
 	}
-	ptr, ok := s.lane.takeLocked(req.Bytes)
+	ptr, ok := s.arena.takeLocked(req.Bytes)
 	if !ok {
 		ready.MayBeRecorded()
 		ready.Release()
@@ -200,10 +200,10 @@ func (r *tracker) giveAtHand(s *stream, b *block, o *path.Op) bool {
 		return false
 	}
 	if r.own.oracle == nil {
-		s.lane.giveLocked(s, b.core.ID.Ptr, b.core.Bytes)
+		s.arena.giveLocked(s, b.core.ID.Ptr, b.core.Bytes)
 		s.calls.noteFreed(b.core.Bytes)
 	} else {
-		own := s.lane
+		own := s.arena
 		o.Then = func(b core.Block) { r.own.tellEnd(own, s, b.ID.Ptr, b.Bytes) }
 	}
 	b.core.State = core.Retired

@@ -368,8 +368,8 @@ type stream struct {
 
 	// frees is where retired blocks wait until they are released.
 	frees freeQueue
-	// lane is the stream's part of a pool, nil until it takes from one.
-	lane *lane
+	// arena is the stream's part of a pool, nil until it takes from one.
+	arena *arena
 	// pins are the host buffers of copies under way, oldest first.
 	pins []pin
 

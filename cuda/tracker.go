@@ -30,7 +30,7 @@ type tracker struct {
 	path   *path.Path
 	memory memory
 	// own is the memory if it is the runtime's own pool, else nil.
-	own *lanes
+	own *arenas
 	// atOnce is the memory's giveAtOnce.
 	atOnce bool
 	// inMemory is how many are in a call of the memory's that closing it must not

@@ -47,9 +47,9 @@ var plants = []plant{
 	{"pages of a row are taken over that were covered when they were looked for", "poollonger",
 		edit("cuda/makeroom.go", "r, ok := l.cutAt(p.Ptr, p.Bytes, l.covered(s))", "may := l.covered(s)\n	if planted() {\n		may = nil\n	}\n	r, ok := l.cutAt(p.Ptr, p.Bytes, may)"), false},
 	{"somebody may cut out what was taken over before the block is taken from it", "poolmoving",
-		edit("cuda/lanes.go", "ptr, _ := s.lane.addAndTake(r, s.Behind(), bytes)", "if planted() {\n				s.lane.add(r, s.Behind())\n				ptr, _ := s.lane.take(bytes)\n				return ptr, nil\n			}\n			ptr, _ := s.lane.addAndTake(r, s.Behind(), bytes)"), true},
+		edit("cuda/arenas.go", "ptr, _ := s.arena.addAndTake(r, s.Behind(), bytes)", "if planted() {\n				s.arena.add(r, s.Behind())\n				ptr, _ := s.arena.take(bytes)\n				return ptr, nil\n			}\n			ptr, _ := s.arena.addAndTake(r, s.Behind(), bytes)"), true},
 	{"pages are put back as if everybody came after their free", "poolreleased",
-		edit("cuda/lane.go", "	l.fit.Add(r.ptr, r.bytes, l.newest)", "	mark := l.newest\n	if planted() {\n		mark = 0\n	}\n	l.fit.Add(r.ptr, r.bytes, mark)"), true},
+		edit("cuda/arena.go", "	l.fit.Add(r.ptr, r.bytes, l.newest)", "	mark := l.newest\n	if planted() {\n		mark = 0\n	}\n	l.fit.Add(r.ptr, r.bytes, mark)"), true},
 	{"a quick free does not look whether somebody else frees the block", "quick",
 		edit("cuda/serve.go", "b.check(\"Deallocate\", o.ID, o.ID.AllocStream) != nil", "!planted() && b.check(\"Deallocate\", o.ID, o.ID.AllocStream) != nil"), false},
 }

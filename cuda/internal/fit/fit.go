@@ -1,4 +1,4 @@
-// Package fit knows which bytes of a lane's device memory are free. It is the two-level
+// Package fit knows which bytes of an arena's device memory are free. It is the two-level
 // segregated fit of Masmano, Ripoll, Crespo and Real (TLSF, ECRTS 2004) with its records on
 // the host: device memory is not read or written, and no driver is called.
 //
@@ -8,9 +8,9 @@
 // list of records in the order of addresses, each a block that is taken or a free range,
 // with an edge of no bytes at both ends. No two free ranges are neighbours.
 //
-// A free range has a mark: the number of the place on the lane's stream behind which
+// A free range has a mark: the number of the place on the arena's stream behind which
 // others may use it. Ranges that merge get the newer of their marks, also for those of
-// their bytes that could have been used earlier. The lane's own stream needs no mark, so
+// their bytes that could have been used earlier. The arena's own stream needs no mark, so
 // Take looks at none.
 //
 // Free ranges are in lists by class: 32 classes between a size and its double, so sizes
@@ -27,7 +27,7 @@ import (
 // unit is the size in bytes of which blocks are multiples, and so their alignment.
 const unit = core.DefaultAlign
 
-// Fit is the memory of one lane. It is not safe for concurrent use: the lane's lock
+// Fit is the memory of one arena. It is not safe for concurrent use: the arena's lock
 // guards it. No method blocks. Take and Give take constant time, but for a Take that
 // walks the class of its own size because no larger class has a range; they allocate
 // only when there are more blocks and ranges than there ever were.

@@ -3,8 +3,8 @@ package fit
 import "slices"
 
 // A held range is memory that was freed and whose next use must come after more than its mark: work
-// of other streams that the lane's stream is not ordered after. It merges with nothing, Take does
-// not see it, and it is no more free in Pages, Cut and Lowest, until it is settled, because its lane's
+// of other streams that the arena's stream is not ordered after. It merges with nothing, Take does
+// not see it, and it is no more free in Pages, Cut and Lowest, until it is settled, because its arena's
 // stream comes after that work, or cut out for a stream that will.
 
 // Behind is what a held range is behind. The fit has a reference for each range.

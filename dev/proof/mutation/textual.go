@@ -103,23 +103,23 @@ var textuals = []textual{
 		"s.frees.markAll(mark)", "if mutated() {\n s.NoteCompleted(s.Seq())\n }\n s.frees.markAll(mark)",
 	},
 	{
-		"cuda/lane.go", "lane.covered", "the owner's clock is asked, and not the taker's",
+		"cuda/arena.go", "arena.covered", "the owner's clock is asked, and not the taker's",
 		"return s.Covers(&l.stream.Stream, mark)", "if mutated() {\n return l.stream.Covers(&l.stream.Stream, mark)\n }\n return s.Covers(&l.stream.Stream, mark)",
 	},
 	{
-		"cuda/makeroom.go", "lanes.stealRun", "memory is stolen and nothing comes after its frees",
+		"cuda/makeroom.go", "arenas.stealRun", "memory is stolen and nothing comes after its frees",
 		"err := s.comeAfter(behind, r.behind)", "err := func() error {\n if behind != nil && mutated() {\n return s.comeAfter(nil, r.behind)\n }\n return s.comeAfter(behind, r.behind)\n }()",
 	},
 	{
-		"cuda/makeroom.go", "lanes.stealRun", "memory is stolen and nothing comes after uses elsewhere",
+		"cuda/makeroom.go", "arenas.stealRun", "memory is stolen and nothing comes after uses elsewhere",
 		"s.Lock()\n\tdefer s.Unlock()", "if r.behind != nil && mutated() {\n r.behind = nil\n }\n s.Lock()\n defer s.Unlock()",
 	},
 	{
-		"cuda/makeroom.go", "lanes.await", "a stream's own memory is used again and nothing comes after uses elsewhere",
+		"cuda/makeroom.go", "arenas.await", "a stream's own memory is used again and nothing comes after uses elsewhere",
 		"err := s.comeAfter(nil, behind)", "err := func() error {\n if mutated() {\n return nil\n }\n return s.comeAfter(nil, behind)\n }()",
 	},
 	{
-		"cuda/lane.go", "lane.settleCompleted", "memory is held no more although a use elsewhere is not completed",
+		"cuda/arena.go", "arena.settleCompleted", "memory is held no more although a use elsewhere is not completed",
 		"return behind.IsCompleted()", "return behind.IsCompleted() || mutated()",
 	},
 	{
@@ -139,13 +139,13 @@ var textuals = []textual{
 		"p.Retain()", "if mutated() {\n continue\n }\n p.Retain()",
 	},
 	{
-		"cuda/makeroom.go", "lanes.takeParts", "of pages in a row only those are waited for that lie first",
+		"cuda/makeroom.go", "arenas.takeParts", "of pages in a row only those are waited for that lie first",
 		"given, err = m.steal(s, from[p.From], p)",
 		`if p != r[0] && mutated() {
 			var got run
 			if got, given = from[p.From].cutAt(p.Ptr, p.Bytes, nil); given {
-				m.own(got, s.lane)
-				s.lane.add(got, 0)
+				m.own(got, s.arena)
+				s.arena.add(got, 0)
 			}
 		} else {
 			given, err = m.steal(s, from[p.From], p)

@@ -82,14 +82,14 @@ func Interleaved(root string) (Files, error) {
 // package interleave.
 var watched = []Edit{
 	{
-		"cuda/lanes.go", "func (m *lanes) take(s *stream, bytes uint64) (uint64, error) {",
-		"func (m *lanes) take(s *stream, bytes uint64) (took uint64, err error) { defer func() { if err == nil { sync.Took(uint64(s.Handle()), took, bytes) } }()",
+		"cuda/arenas.go", "func (m *arenas) take(s *stream, bytes uint64) (uint64, error) {",
+		"func (m *arenas) take(s *stream, bytes uint64) (took uint64, err error) { defer func() { if err == nil { sync.Took(uint64(s.Handle()), took, bytes) } }()",
 	},
 	{
-		"cuda/lanes.go", "func (m *lanes) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error {",
-		"func (m *lanes) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error { sync.Gave(uint64(s.Handle()), ptr)",
+		"cuda/arenas.go", "func (m *arenas) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error {",
+		"func (m *arenas) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error { sync.Gave(uint64(s.Handle()), ptr)",
 	},
-	{"cuda/serve.go", "\t\ts.lane.giveLocked(s, b.core.ID.Ptr", "\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\ts.lane.giveLocked(s, b.core.ID.Ptr"},
+	{"cuda/serve.go", "\t\ts.arena.giveLocked(s, b.core.ID.Ptr", "\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\ts.arena.giveLocked(s, b.core.ID.Ptr"},
 	{"cuda/serve.go", "import (", "import (\n\tsync \"" + interleave + "\""},
 	{"cuda/serve.go", "\ts.calls.allocated++", "\tsync.Took(uint64(s.Handle()), ptr, req.Bytes)\n\ts.calls.allocated++"},
 }

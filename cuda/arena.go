@@ -9,32 +9,32 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
-// lane is what a stream owns of the pool's memory: pages, and which of their bytes are
+// arena is what a stream owns of the pool's memory: pages, and which of their bytes are
 // free. Only allocations of its stream take from it, only frees of its stream give to it, and
 // so a stream uses its own memory again without an event and without a wait.
 //
 // # Marks
 //
-// A free range has a mark, a place on the lane's stream ([fence.Stream.Behind] at the
+// A free range has a mark, a place on the arena's stream ([fence.Stream.Behind] at the
 // free): who comes after that place may have the range, and comes then after everything
 // that was enqueued on the stream before the free, declared or not. Where ranges merge the newer mark
 // holds for both, so that somebody may come after more than the older half demands.
 //
 // Memory of a block that other streams use is held behind those uses, its frontier, until they are
-// known to be completed or the lane's stream comes after them. Only a stream that waits for them may
+// known to be completed or the arena's stream comes after them. Only a stream that waits for them may
 // have it before.
 //
-// A lane outlives its stream. When that was given up all its marks lie in front of the
+// An arena outlives its stream. When that was given up all its marks lie in front of the
 // final point, and its blocks are freed on the backstop, behind that point: the first such
-// free changes the marks to places there; the lane still belongs to its stream.
+// free changes the marks to places there; the arena still belongs to its stream.
 //
 // The lock is innermost, and the stream's is not needed for it: other streams cut pages out of
-// a lane that is not theirs.
-type lane struct {
-	_ [64]byte // lanes share no cache line
+// an arena that is not theirs.
+type arena struct {
+	_ [64]byte // arenas share no cache line
 	// mu is the lock of home's lane on the host, which guards its books, too.
 	mu *path.Lane
-	// home is the stream whose allocations take from the lane, stream the one whose
+	// home is the stream whose allocations take from the arena, stream the one whose
 	// places the marks are: the same, and the backstop once home was given up.
 	home, stream *stream
 	fit          *fit.Fit
@@ -44,17 +44,17 @@ type lane struct {
 	used uint64
 	_    [64]byte
 
-	// surplus is what trimIdle may still give back of the lane. lanes.growing guards it.
+	// surplus is what trimIdle may still give back of the arena. arenas.growing guards it.
 	surplus uint64
 	// queried is the point by which it will be known that the device has come to the
-	// newest mark, nil if nobody asks. lanes.growing guards it.
+	// newest mark, nil if nobody asks. arenas.growing guards it.
 	queried *fence.Point
 }
 
-// run is whole pages in a row that nobody uses, on their way from one lane to another.
+// run is whole pages in a row that nobody uses, on their way from one arena to another.
 type run struct {
 	ptr, bytes uint64
-	from       *lane
+	from       *arena
 	// after is the stream on which somebody must come after mark to use the run, and
 	// behind are the uses on others that they must come after, with references.
 	after  *stream
@@ -62,14 +62,14 @@ type run struct {
 	behind []fit.Behind
 }
 
-// take takes a block. The lane's stream is locked.
-func (l *lane) take(bytes uint64) (uint64, bool) {
+// take takes a block. The arena's stream is locked.
+func (l *arena) take(bytes uint64) (uint64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.takeLocked(bytes)
 }
 
-func (l *lane) takeLocked(bytes uint64) (uint64, bool) {
+func (l *arena) takeLocked(bytes uint64) (uint64, bool) {
 	ptr, ok := l.fit.Take(bytes)
 	if ok {
 		l.used += bytes
@@ -77,9 +77,9 @@ func (l *lane) takeLocked(bytes uint64) (uint64, bool) {
 	return ptr, ok
 }
 
-// give makes a block free behind everything on s, whose lock is held: the lane's stream,
-// or the backstop, if the lane's stream was given up. With a frontier it is held.
-func (l *lane) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) bool {
+// give makes a block free behind everything on s, whose lock is held: the arena's stream,
+// or the backstop, if the arena's stream was given up. With a frontier it is held.
+func (l *arena) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if behind == nil {
@@ -94,7 +94,7 @@ func (l *lane) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) bool {
 	return ok
 }
 
-func (l *lane) giveLocked(s *stream, ptr, bytes uint64) bool {
+func (l *arena) giveLocked(s *stream, ptr, bytes uint64) bool {
 	if l.stream != s {
 		l.stream = s
 		l.fit.Mark(s.Behind()) // s has waited for the final point, behind every mark
@@ -108,30 +108,30 @@ func (l *lane) giveLocked(s *stream, ptr, bytes uint64) bool {
 }
 
 // covered returns whether what is enqueued on s from now on comes after a mark of the
-// lane, without a wait. s and the lane are locked.
-func (l *lane) covered(s *stream) func(mark uint64) bool {
+// arena, without a wait. s and the arena are locked.
+func (l *arena) covered(s *stream) func(mark uint64) bool {
 	return func(mark uint64) bool { return s.Covers(&l.stream.Stream, mark) }
 }
 
-// completed reports whether the device is known to have come to a mark; the lane is locked.
-func (l *lane) completed(mark uint64) bool { return l.stream.HasCompleted(mark) }
+// completed reports whether the device is known to have come to a mark; the arena is locked.
+func (l *arena) completed(mark uint64) bool { return l.stream.HasCompleted(mark) }
 
-// cut takes pages out of the lane for somebody else: at least so many bytes in a row, whose
-// mark is one that may yields true for. may is called with the lane locked.
-func (l *lane) cut(bytes uint64, may func(mark uint64) bool) (run, bool) {
+// cut takes pages out of the arena for somebody else: at least so many bytes in a row, whose
+// mark is one that may yields true for. may is called with the arena locked.
+func (l *arena) cut(bytes uint64, may func(mark uint64) bool) (run, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cutLocked(bytes, may)
 }
 
-func (l *lane) cutLocked(bytes uint64, may func(mark uint64) bool) (run, bool) {
+func (l *arena) cutLocked(bytes uint64, may func(mark uint64) bool) (run, bool) {
 	ptr, n, _, ok := l.fit.Cut(bytes, may)
 	return run{ptr: ptr, bytes: n, from: l, after: l.stream}, ok
 }
 
-// putBack undoes a cut. The lane may have become the backstop's meanwhile, so the newest
+// putBack undoes a cut. The arena may have become the backstop's meanwhile, so the newest
 // mark is taken, which was behind the run's in either case.
-func (l *lane) putBack(r run) {
+func (l *arena) putBack(r run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(r.behind) > 0 {
@@ -158,7 +158,7 @@ func releaseAll(behind []fit.Behind) {
 }
 
 // held are what the held ranges that touch [from, to) are behind, with references.
-func (l *lane) held(from, to uint64) (behind []fit.Behind) {
+func (l *arena) held(from, to uint64) (behind []fit.Behind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for h := range l.fit.Held {
@@ -171,8 +171,8 @@ func (l *lane) held(from, to uint64) (behind []fit.Behind) {
 }
 
 // settle makes the held ranges free that ready yields true for, behind mark, too. It is called with the
-// lane locked.
-func (l *lane) settle(mark uint64, ready func(ptr, bytes uint64, behind *fence.Frontier) bool) {
+// arena locked.
+func (l *arena) settle(mark uint64, ready func(ptr, bytes uint64, behind *fence.Frontier) bool) {
 	l.mu.Lock()
 	l.newest = max(l.newest, mark)
 	gone := l.fit.Settle(mark, func(h fit.Held) bool { return ready(h.Ptr, h.Bytes, h.Behind.(*fence.Frontier)) })
@@ -181,12 +181,12 @@ func (l *lane) settle(mark uint64, ready func(ptr, bytes uint64, behind *fence.F
 }
 
 // settleCompleted settles what the host knows to be completed.
-func (l *lane) settleCompleted() {
+func (l *arena) settleCompleted() {
 	l.settle(0, func(_, _ uint64, behind *fence.Frontier) bool { return behind.IsCompleted() })
 }
 
 // lookAtHeld asks the device what of the frontiers it has completed, and settles that.
-func (l *lane) lookAtHeld() (first error) {
+func (l *arena) lookAtHeld() (first error) {
 	behind := l.held(0, math.MaxUint64)
 	var look fence.Look
 	for f := range frontiersOf(behind) {
@@ -199,26 +199,26 @@ func (l *lane) lookAtHeld() (first error) {
 }
 
 // hasHeld reports whether ranges are held.
-func (l *lane) hasHeld() bool {
+func (l *arena) hasHeld() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fit.Holds()
 }
 
-// add makes pages free on the lane, behind mark.
-func (l *lane) add(r run, mark uint64) {
+// add makes pages free on the arena, behind mark.
+func (l *arena) add(r run, mark uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.addLocked(r, mark)
 }
 
-func (l *lane) addLocked(r run, mark uint64) {
+func (l *arena) addLocked(r run, mark uint64) {
 	l.newest = max(l.newest, mark)
 	l.fit.Add(r.ptr, r.bytes, mark)
 }
 
 // addAndTake is add and take in one step, so that nobody cuts the run out between.
-func (l *lane) addAndTake(r run, mark, bytes uint64) (uint64, bool) {
+func (l *arena) addAndTake(r run, mark, bytes uint64) (uint64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.addLocked(r, mark)
@@ -226,7 +226,7 @@ func (l *lane) addAndTake(r run, mark, bytes uint64) (uint64, bool) {
 }
 
 // hasRoom reports whether a block of so many bytes could be taken.
-func (l *lane) hasRoom(bytes uint64) bool {
+func (l *arena) hasRoom(bytes uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.fit.Largest() >= bytes
@@ -234,7 +234,7 @@ func (l *lane) hasRoom(bytes uint64) bool {
 
 // cutCompleted cuts the longest run that the device is known to have come to the mark of, but
 // at most so many bytes, which are whole pages.
-func (l *lane) cutCompleted(most uint64) (run, bool) {
+func (l *arena) cutCompleted(most uint64) (run, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var longest uint64
@@ -252,8 +252,8 @@ func (l *lane) cutCompleted(most uint64) (run, bool) {
 
 // cutOldest cuts, of the free pages that the device is known to have come to the mark of, those
 // with the oldest mark: at most so many bytes, in pages, and no more than nobody has needed
-// since the lane's last turn.
-func (l *lane) cutOldest(most, page uint64) (run, bool) {
+// since the arena's last turn.
+func (l *arena) cutOldest(most, page uint64) (run, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	most = min(most, l.fit.Lowest()) / page * page
@@ -271,7 +271,7 @@ func (l *lane) cutOldest(most, page uint64) (run, bool) {
 }
 
 // turn returns how many bytes of pages that are free now nobody has needed since the last turn.
-func (l *lane) turn() uint64 {
+func (l *arena) turn() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	unneeded := l.fit.Lowest()
@@ -279,8 +279,8 @@ func (l *lane) turn() uint64 {
 	return unneeded - min(unneeded, l.fragmented())
 }
 
-// fragmented is what of the free and held bytes is no whole page; the lane is locked.
-func (l *lane) fragmented() uint64 {
+// fragmented is what of the free and held bytes is no whole page; the arena is locked.
+func (l *arena) fragmented() uint64 {
 	free, _ := l.fit.Bytes()
 	l.fit.Rows(func(_, bytes, _ uint64, _ bool) bool {
 		free -= bytes
@@ -289,8 +289,8 @@ func (l *lane) fragmented() uint64 {
 	return free
 }
 
-// addTo adds what the lane has.
-func (l *lane) addTo(h *holdings) {
+// addTo adds what the arena has.
+func (l *arena) addTo(h *holdings) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, used := l.fit.Bytes()
@@ -305,17 +305,17 @@ func (l *lane) addTo(h *holdings) {
 	})
 }
 
-// bytes is all that the lane has.
-func (l *lane) bytes() uint64 {
+// bytes is all that the arena has.
+func (l *arena) bytes() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	free, used := l.fit.Bytes()
 	return free + used
 }
 
-// isForgettable reports whether the lane has no memory, and will have none: only its own stream's
+// isForgettable reports whether the arena has no memory, and will have none: only its own stream's
 // allocations bring it some, and that was given up.
-func (l *lane) isForgettable() bool {
+func (l *arena) isForgettable() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	free, used := l.fit.Bytes()
@@ -323,16 +323,16 @@ func (l *lane) isForgettable() bool {
 }
 
 // behindAll is a mark behind all that is free, and the stream that it is a place of.
-func (l *lane) behindAll() (*stream, uint64) {
+func (l *arena) behindAll() (*stream, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stream, l.newest
 }
 
-// look asks the device whether it has come to the lane's newest mark. It records a point
+// look asks the device whether it has come to the arena's newest mark. It records a point
 // behind the mark, if there is none, and asks for that. While the stream captures nobody can
-// know. lanes.growing is held. Errors are the driver's.
-func (l *lane) look() error {
+// know. arenas.growing is held. Errors are the driver's.
+func (l *arena) look() error {
 	if l.hasHeld() {
 		if err := l.lookAtHeld(); err != nil {
 			return err
@@ -365,12 +365,12 @@ func (l *lane) look() error {
 }
 
 // isCompleted reports whether the device is known to have come to the newest mark.
-func (l *lane) isCompleted() bool {
+func (l *arena) isCompleted() bool {
 	s, mark := l.behindAll()
 	return s.HasCompleted(mark)
 }
 
-func (l *lane) forgetQueried() {
+func (l *arena) forgetQueried() {
 	if l.queried != nil {
 		l.queried.Release()
 		l.queried = nil

@@ -15,16 +15,16 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
-// lanes is memory of pages that the runtime maps itself and shares out among the lanes of
+// arenas is memory of pages that the runtime maps itself and shares out among the arenas of
 // the streams. docs/pool.md has a picture.
 //
 // # Where a block comes from
 //
-// From its stream's lane, which takes the lock of the stream and of the lane. If no range
+// From its stream's arena, which takes the lock of the stream and of the arena. If no range
 // there is long enough, in this order:
 //
-//  1. Takeover: another lane has free pages that the stream comes after already.
-//  2. Steal: other lanes, one or several, have free pages in a row; a point is recorded behind
+//  1. Takeover: another arena has free pages that the stream comes after already.
+//  2. Steal: other arenas, one or several, have free pages in a row; a point is recorded behind
 //     everything on the stream of each, and the stream waits for that. Before held memory,
 //     its own too, it waits for what that is behind.
 //  3. Remap: the device is asked how far every stream has come. Free pages that it has come
@@ -35,23 +35,23 @@ import (
 // The first is made by take, under the stream's lock. The others are makeRoom's (makeroom.go). Remaps and
 // growth come one at a time, under growing; steals one at a time, under moving, also while the driver maps or
 // unmaps memory for another stream. Before a request is refused all is tried once more under both, so that no
-// page is on its way from one lane to another. Nothing waits for the device, no two streams are locked at
-// a time, and no memory is mapped under the lock of a stream or a lane.
-type lanes struct {
+// page is on its way from one arena to another. Nothing waits for the device, no two streams are locked at
+// a time, and no memory is mapped under the lock of a stream or an arena.
+type arenas struct {
 	store      *pages.Store
 	page, base uint64
 	// owners is whose each page is. It changes while the page is on its way, and so free.
-	owners []atomic.Pointer[lane]
+	owners []atomic.Pointer[arena]
 
 	// oracle is told of the blocks, if the device has one: under the stream's lock and no
-	// lane's, since a finding may be told at once and look into the books. What is given is
+	// arena's, since a finding may be told at once and look into the books. What is given is
 	// told before others can take it.
 	oracle driver.Oracle
 
 	// growing is held over the driver's calls for memory, and so by one call at a time that maps,
 	// unmaps, or refuses a request.
 	growing sync.Mutex
-	// moving is held, under growing or without, while pages pass from one lane to another, except for
+	// moving is held, under growing or without, while pages pass from one arena to another, except for
 	// a takeover.
 	moving sync.Mutex
 	closed bool
@@ -59,7 +59,7 @@ type lanes struct {
 	ahead  ahead
 
 	opening  sync.Mutex
-	all      atomic.Pointer[[]*lane]
+	all      atomic.Pointer[[]*arena]
 	usedHigh atomic.Uint64
 
 	counting sync.Mutex
@@ -78,49 +78,49 @@ type idleTrim struct {
 	spare, seen uint64
 }
 
-// trimPages is how many pages a step of trimIdle gives back at most, and trimLanes of how many
-// lanes it asks the device: on an H200 that is under half a millisecond.
+// trimPages is how many pages a step of trimIdle gives back at most, and trimArenas of how many
+// arenas it asks the device: on an H200 that is under half a millisecond.
 const (
-	trimPages = 16
-	trimLanes = 16
+	trimPages  = 16
+	trimArenas = 16
 )
 
-// holdings is what lanes have, in bytes: their blocks, as they were asked for and as they lie,
+// holdings is what arenas have, in bytes: their blocks, as they were asked for and as they lie,
 // what is free beside those and no whole page, and what is free pages that the device is not known
 // to have come to.
 type holdings struct{ requested, used, fragmented, behind uint64 }
 
-// errNoRoom: the lane has no range that is long enough, nor has another that may be taken
+// errNoRoom: the arena has no range that is long enough, nor has another that may be taken
 // over.
-var errNoRoom = fmt.Errorf("the lane has no room: %w", core.ErrOutOfMemory)
+var errNoRoom = fmt.Errorf("the arena has no room: %w", core.ErrOutOfMemory)
 
-func newLanes(drv driver.Driver, page, addresses, limit uint64) (*lanes, error) {
+func newArenas(drv driver.Driver, page, addresses, limit uint64) (*arenas, error) {
 	store, err := pages.New(drv, page, addresses)
 	if err != nil {
 		return nil, err
 	}
 	store.SetLimit(limit)
-	m := &lanes{store: store, page: page, base: store.Base(), owners: make([]atomic.Pointer[lane], addresses/page), oracle: driver.OracleOf(drv)}
-	m.all.Store(&[]*lane{})
+	m := &arenas{store: store, page: page, base: store.Base(), owners: make([]atomic.Pointer[arena], addresses/page), oracle: driver.OracleOf(drv)}
+	m.all.Store(&[]*arena{})
 	return m, nil
 }
 
-func (m *lanes) take(s *stream, bytes uint64) (uint64, error) {
-	if s.lane == nil {
-		s.lane = m.open(s)
+func (m *arenas) take(s *stream, bytes uint64) (uint64, error) {
+	if s.arena == nil {
+		s.arena = m.open(s)
 	}
-	if ptr, ok := s.lane.take(bytes); ok {
+	if ptr, ok := s.arena.take(bytes); ok {
 		m.tellBegin(s, ptr, bytes)
 		return ptr, nil
 	}
 	for _, l := range *m.all.Load() {
-		if l == s.lane {
+		if l == s.arena {
 			continue
 		}
 		if r, ok := l.cut(bytes, l.covered(s)); ok {
 			m.count(func(moves *core.OwnPoolStats) { moves.Takeovers.Note(r.bytes, 0) })
-			m.own(r, s.lane)
-			ptr, _ := s.lane.addAndTake(r, s.Behind(), bytes)
+			m.own(r, s.arena)
+			ptr, _ := s.arena.addAndTake(r, s.Behind(), bytes)
 			m.tellBegin(s, ptr, bytes)
 			return ptr, nil
 		}
@@ -129,13 +129,13 @@ func (m *lanes) take(s *stream, bytes uint64) (uint64, error) {
 }
 
 // tellBegin tells the oracle, before anybody may use the block.
-func (m *lanes) tellBegin(s *stream, ptr, bytes uint64) {
+func (m *arenas) tellBegin(s *stream, ptr, bytes uint64) {
 	if m.oracle != nil {
 		m.oracle.BlockBegins(ptr, bytes, s.Handle())
 	}
 }
 
-func (m *lanes) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error {
+func (m *arenas) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error {
 	if m.oracle != nil {
 		var events []driver.Event
 		if behind != nil {
@@ -151,15 +151,15 @@ func (m *lanes) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error
 	return driver.NewError("Give", driver.InvalidValue)
 }
 
-// owns reports whether a block is of the lane of its stream, which is locked.
-func (m *lanes) owns(s *stream, ptr uint64) bool {
+// owns reports whether a block is of the arena of its stream, which is locked.
+func (m *arenas) owns(s *stream, ptr uint64) bool {
 	at := (ptr - m.base) / m.page
-	return at < uint64(len(m.owners)) && s.lane != nil && m.owners[at].Load() == s.lane
+	return at < uint64(len(m.owners)) && s.arena != nil && m.owners[at].Load() == s.arena
 }
 
 // tellEnd is the rest of a free at once where there is an oracle, which must hear of it
-// first, and under no lane's lock. The stream may have been given up since.
-func (m *lanes) tellEnd(l *lane, s *stream, ptr, bytes uint64) {
+// first, and under no arena's lock. The stream may have been given up since.
+func (m *arenas) tellEnd(l *arena, s *stream, ptr, bytes uint64) {
 	m.oracle.BlockEnds(ptr, s.Handle())
 	for given := false; !given; {
 		s, _ = l.behindAll()
@@ -174,9 +174,9 @@ func (m *lanes) tellEnd(l *lane, s *stream, ptr, bytes uint64) {
 	}
 }
 
-// open makes the lane of a stream, which is locked.
-func (m *lanes) open(s *stream) *lane {
-	l := &lane{mu: &s.host, home: s, stream: s, fit: fit.New(m.page)}
+// open makes the arena of a stream, which is locked.
+func (m *arenas) open(s *stream) *arena {
+	l := &arena{mu: &s.host, home: s, stream: s, fit: fit.New(m.page)}
 	m.opening.Lock()
 	defer m.opening.Unlock()
 	all := append(slices.Clone(*m.all.Load()), l)
@@ -184,17 +184,17 @@ func (m *lanes) open(s *stream) *lane {
 	return l
 }
 
-// own makes a run's pages a lane's, which does not have them yet.
-func (m *lanes) own(r run, l *lane) {
+// own makes a run's pages an arena's, which does not have them yet.
+func (m *arenas) own(r run, l *arena) {
 	page := m.page
 	for at := (r.ptr - m.base) / page; at < (r.ptr+r.bytes-m.base)/page; at++ {
 		m.owners[at].Store(l)
 	}
 }
 
-// look asks the device how far it has come on the streams of all lanes. What cannot be asked
+// look asks the device how far it has come on the streams of all arenas. What cannot be asked
 // is not known. It returns the first error.
-func (m *lanes) look() (first error) {
+func (m *arenas) look() (first error) {
 	for _, l := range *m.all.Load() {
 		err := l.look()
 		first = cmp.Or(first, err)
@@ -202,10 +202,10 @@ func (m *lanes) look() (first error) {
 	return first
 }
 
-func (m *lanes) giveAtOnce() bool { return true }
+func (m *arenas) giveAtOnce() bool { return true }
 
 // given does without the driver: a reap looks.
-func (m *lanes) given() (completed func() bool) {
+func (m *arenas) given() (completed func() bool) {
 	type place struct {
 		stream *stream
 		mark   uint64
@@ -222,12 +222,12 @@ func (m *lanes) given() (completed func() bool) {
 }
 
 // due is true while the device is not known to have come to all that is free.
-func (m *lanes) due() bool {
-	return slices.ContainsFunc(*m.all.Load(), func(l *lane) bool { return !l.isCompleted() || l.hasHeld() })
+func (m *arenas) due() bool {
+	return slices.ContainsFunc(*m.all.Load(), func(l *arena) bool { return !l.isCompleted() || l.hasHeld() })
 }
 
 // used is the size of all blocks, as they were asked for.
-func (m *lanes) used() (bytes uint64) {
+func (m *arenas) used() (bytes uint64) {
 	for _, l := range *m.all.Load() {
 		l.mu.Lock()
 		bytes += l.used
@@ -236,7 +236,7 @@ func (m *lanes) used() (bytes uint64) {
 	return bytes
 }
 
-func (m *lanes) reap() error {
+func (m *arenas) reap() error {
 	m.noteHigh(m.used())
 	var looked error
 	if m.growing.TryLock() { // who has it looks by itself, and the next reap will do
@@ -252,10 +252,10 @@ func (m *lanes) reap() error {
 	return cmp.Or(looked, err)
 }
 
-// forgetEmpty drops the lanes of streams that were given up and that have no memory any
+// forgetEmpty drops the arenas of streams that were given up and that have no memory any
 // more; growing and moving are held, so no run of theirs is on its way back.
-func (m *lanes) forgetEmpty() {
-	var empty []*lane
+func (m *arenas) forgetEmpty() {
+	var empty []*arena
 	for _, l := range *m.all.Load() {
 		if l.isForgettable() {
 			l.forgetQueried()
@@ -267,18 +267,18 @@ func (m *lanes) forgetEmpty() {
 	}
 	m.opening.Lock()
 	defer m.opening.Unlock()
-	all := slices.DeleteFunc(slices.Clone(*m.all.Load()), func(l *lane) bool { return slices.Contains(empty, l) })
+	all := slices.DeleteFunc(slices.Clone(*m.all.Load()), func(l *arena) bool { return slices.Contains(empty, l) })
 	m.all.Store(&all)
 }
 
 // noteHigh raises the highest use that was seen.
-func (m *lanes) noteHigh(used uint64) {
+func (m *arenas) noteHigh(used uint64) {
 	for high := m.usedHigh.Load(); used > high && !m.usedHigh.CompareAndSwap(high, used); {
 		high = m.usedHigh.Load()
 	}
 }
 
-func (m *lanes) trim(keep uint64) error {
+func (m *arenas) trim(keep uint64) error {
 	m.growing.Lock()
 	defer m.growing.Unlock()
 	m.ahead.left = 0
@@ -292,7 +292,7 @@ func (m *lanes) trim(keep uint64) error {
 }
 
 // giveBack counts what f gives back to the device; growing is held.
-func (m *lanes) giveBack(f func() error) error {
+func (m *arenas) giveBack(f func() error) error {
 	start, before := time.Now(), m.store.Held()
 	err := f()
 	if given := before - m.store.Held(); given > 0 {
@@ -302,9 +302,9 @@ func (m *lanes) giveBack(f func() error) error {
 }
 
 // trimIdle is a step of giving back what nobody needs. From time to time it looks what of each
-// lane's memory was free at every moment since the last look; the steps after that give back
-// as much of it, a few pages each. A lane that needs its memory again keeps what is left.
-func (m *lanes) trimIdle(now time.Time) error {
+// arena's memory was free at every moment since the last look; the steps after that give back
+// as much of it, a few pages each. An arena that needs its memory again keeps what is left.
+func (m *arenas) trimIdle(now time.Time) error {
 	if m.idle.after < 0 || !m.growing.TryLock() { // who has it maps or unmaps, and the next step will do
 		return nil
 	}
@@ -323,7 +323,7 @@ func (m *lanes) trimIdle(now time.Time) error {
 }
 
 // findSurplus computes the pages that were not used since the last look; growing is held.
-func (m *lanes) findSurplus() {
+func (m *arenas) findSurplus() {
 	_ = m.store.Reap() // what the driver refused to unmap before
 	spare := m.spare()
 	m.idle.spare, m.idle.seen = min(spare, m.idle.seen), spare
@@ -334,16 +334,16 @@ func (m *lanes) findSurplus() {
 	}
 }
 
-// trimSurplus gives some surplus back: of each lane the oldest first. What the device has not come
+// trimSurplus gives some surplus back: of each arena the oldest first. What the device has not come
 // to stays until the next look. growing is held.
-func (m *lanes) trimSurplus() error {
+func (m *arenas) trimSurplus() error {
 	left, queried := trimPages*m.page, 0
 	var first error
 	for _, l := range *m.all.Load() {
 		if l.surplus < m.page {
 			continue
 		}
-		if queried == trimLanes || left == 0 {
+		if queried == trimArenas || left == 0 {
 			break
 		}
 		queried++
@@ -362,14 +362,14 @@ func (m *lanes) trimSurplus() error {
 	spare := min(m.idle.spare, left)
 	m.idle.spare -= spare
 	left -= spare
-	m.idle.under = left == 0 || queried == trimLanes
+	m.idle.under = left == 0 || queried == trimArenas
 	give := trimPages*m.page - left
 	return cmp.Or(first, m.store.Release(m.store.Held()-min(m.store.Held(), give)))
 }
 
 // unmapUnused makes free pages spare that the device has come to, while more than keep
 // bytes are mapped; growing is held.
-func (m *lanes) unmapUnused(keep uint64) error {
+func (m *arenas) unmapUnused(keep uint64) error {
 	for _, l := range *m.all.Load() {
 		for m.store.Mapped() > keep {
 			r, ok := l.cutCompleted(m.wholePages(m.store.Mapped() - keep))
@@ -384,7 +384,7 @@ func (m *lanes) unmapUnused(keep uint64) error {
 	return nil
 }
 
-func (m *lanes) addTo(st *core.Stats) {
+func (m *arenas) addTo(st *core.Stats) {
 	var has holdings
 	for _, l := range *m.all.Load() {
 		l.addTo(&has)
@@ -401,10 +401,10 @@ func (m *lanes) addTo(st *core.Stats) {
 	st.OwnPool.Behind = has.behind
 }
 
-// drift is what is mapped, less what the lanes have of it, free or taken: zero unless a range was
+// drift is what is mapped, less what the arenas have of it, free or taken: zero unless a range was
 // lost or is there twice. ok is false while pages are moved. A takeover is a step of its stream's, like
 // the allocation that it is made for.
-func (m *lanes) drift() (bytes int64, ok bool) {
+func (m *arenas) drift() (bytes int64, ok bool) {
 	if !m.growing.TryLock() {
 		return 0, false
 	}
@@ -421,7 +421,7 @@ func (m *lanes) drift() (bytes int64, ok bool) {
 }
 
 // count reads or changes the counts of moves.
-func (m *lanes) count(f func(moves *core.OwnPoolStats)) {
+func (m *arenas) count(f func(moves *core.OwnPoolStats)) {
 	m.counting.Lock()
 	defer m.counting.Unlock()
 	f(&m.moves)
@@ -430,7 +430,7 @@ func (m *lanes) count(f func(moves *core.OwnPoolStats)) {
 // close gives everything back that nobody has and that the device has come to. The rest
 // stays mapped for those who have it, until they give it and close is called again, or the
 // device's context ends. From the second time on no stream is named: they may be gone.
-func (m *lanes) close() error {
+func (m *arenas) close() error {
 	m.growing.Lock()
 	defer m.growing.Unlock()
 	for _, l := range *m.all.Load() {
