@@ -7,7 +7,7 @@ import "github.com/fencepost-gpu/fencepost/core/names"
 const sourceSlice = "slice"
 
 // Harmless reports whether a finding is of something that harmed nothing and
-// nobody has to act on: a second free through a typed handle, which knows that it
+// no operator has to act on: a second free through a typed handle, which knows that it
 // was freed and frees nothing. An explicit free beside a deferred one is the
 // common case. Health, incident files and dumps leave these out.
 func (f Finding) Harmless() bool { return f.Kind == names.FindingDoubleFree && f.Source == sourceSlice }

@@ -48,7 +48,7 @@ func (t Tag) OrUntagged() Tag {
 //
 // Of two owners of an address the later one has the larger generation, also if the memory passed from
 // one stream to another: a backend draws it after it has taken the memory, which it gets only after the
-// free of the former owner was queued, and whoever frees a block has its generation by then. Of blocks
+// free of the former owner was queued, and a caller that frees a block has its generation by then. Of blocks
 // that share no byte the larger generation says nothing about which was there first.
 type Generation uint64
 

@@ -128,7 +128,7 @@ type Listener interface {
 	// Released is called exactly once for each block, when its memory can be
 	// allocated again: by Deallocate itself on a synchronous backend and, unless a launch or
 	// a use on another stream keeps the free back, on one with [OrderedRelease], by
-	// whoever reaps on any other. b.Bytes is what was asked of
+	// the goroutine that reaps on any other. b.Bytes is what was asked of
 	// the resource that calls, and b.ID is as Allocate returned it. The backend
 	// holds no lock meanwhile; a layer above it may. So Released must not block
 	// and must call no layer of the stack, and a lock that it takes must never be

@@ -114,7 +114,7 @@ type Intent struct {
 	Handle, Trace, Guard any
 
 	// round is the number of the opening, which is even, and one more while
-	// somebody looks, see [Ticket.WhileOpen].
+	// a caller looks, see [Intent.WhileOpen].
 	round atomic.Uint64
 	// lastID is the newest number that was taken of the intent's share of
 	// them: a counter for all would be written by every launch of the process.
@@ -122,7 +122,7 @@ type Intent struct {
 	_      [16]byte // intents share no cache line
 }
 
-// The low bits of a round: somebody looks, the intent is open, and its ticket was claimed.
+// The low bits of a round: a caller looks, the intent is open, and its ticket was claimed.
 const (
 	looking = 1 << iota
 	isOpen

@@ -18,7 +18,7 @@ import (
 // A free range has a mark, a place on the arena's stream ([fence.Stream.Behind] at the
 // free): who comes after that place may have the range, and comes then after everything
 // that was enqueued on the stream before the free, declared or not. Where ranges merge the newer mark
-// holds for both, so that somebody may come after more than the older half demands.
+// holds for both, so that a taker may come after more than the older half demands.
 //
 // Memory of a block that other streams use is held behind those uses, its frontier, until they are
 // known to be completed or the arena's stream comes after them. Only a stream that waits for them may
@@ -47,15 +47,15 @@ type arena struct {
 	// surplus is what trimIdle may still give back of the arena. arenas.growing guards it.
 	surplus uint64
 	// queried is the point by which it will be known that the device has come to the
-	// newest mark, nil if nobody asks. arenas.growing guards it.
+	// newest mark, nil if no look has asked. arenas.growing guards it.
 	queried *fence.Point
 }
 
-// run is whole pages in a row that nobody uses, on their way from one arena to another.
+// run is unused whole pages in a row, on their way from one arena to another.
 type run struct {
 	ptr, bytes uint64
 	from       *arena
-	// after is the stream on which somebody must come after mark to use the run, and
+	// after is the stream that a user of the run must come after, at mark, to use the run, and
 	// behind are the uses on others that they must come after, with references.
 	after  *stream
 	mark   uint64
@@ -116,7 +116,7 @@ func (l *arena) covered(s *stream) func(mark uint64) bool {
 // completed reports whether the device is known to have come to a mark; the arena is locked.
 func (l *arena) completed(mark uint64) bool { return l.stream.HasCompleted(mark) }
 
-// cut takes pages out of the arena for somebody else: at least so many bytes in a row, whose
+// cut takes pages out of the arena for another stream: at least so many bytes in a row, whose
 // mark is one that may yields true for. may is called with the arena locked.
 func (l *arena) cut(bytes uint64, may func(mark uint64) bool) (run, bool) {
 	l.mu.Lock()
@@ -217,7 +217,7 @@ func (l *arena) addLocked(r run, mark uint64) {
 	l.fit.Add(r.ptr, r.bytes, mark)
 }
 
-// addAndTake is add and take in one step, so that nobody cuts the run out between.
+// addAndTake is add and take in one step, so that no other stream cuts the run out between.
 func (l *arena) addAndTake(r run, mark, bytes uint64) (uint64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,7 +251,7 @@ func (l *arena) cutCompleted(most uint64) (run, bool) {
 }
 
 // cutOldest cuts, of the free pages that the device is known to have come to the mark of, those
-// with the oldest mark: at most so many bytes, in pages, and no more than nobody has needed
+// with the oldest mark: at most so many bytes, in pages, and no more than was unneeded
 // since the arena's last turn.
 func (l *arena) cutOldest(most, page uint64) (run, bool) {
 	l.mu.Lock()
@@ -270,7 +270,7 @@ func (l *arena) cutOldest(most, page uint64) (run, bool) {
 	return l.cutLocked(min(length, most), func(mark uint64) bool { return mark == oldest })
 }
 
-// turn returns how many bytes of pages that are free now nobody has needed since the last turn.
+// turn returns how many bytes of pages that are free now were unneeded since the last turn.
 func (l *arena) turn() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -330,7 +330,7 @@ func (l *arena) behindAll() (*stream, uint64) {
 }
 
 // look asks the device whether it has come to the arena's newest mark. It records a point
-// behind the mark, if there is none, and asks for that. While the stream captures nobody can
+// behind the mark, if there is none, and asks for that. While the stream captures that cannot be
 // know. arenas.growing is held. Errors are the driver's.
 func (l *arena) look() error {
 	if l.hasHeld() {

@@ -301,7 +301,7 @@ func (m *arenas) giveBack(f func() error) error {
 	return err
 }
 
-// trimIdle is a step of giving back what nobody needs. From time to time it looks what of each
+// trimIdle is a step of giving back what is not needed. From time to time it looks what of each
 // arena's memory was free at every moment since the last look; the steps after that give back
 // as much of it, a few pages each. An arena that needs its memory again keeps what is left.
 func (m *arenas) trimIdle(now time.Time) error {
@@ -427,7 +427,7 @@ func (m *arenas) count(f func(moves *core.OwnPoolStats)) {
 	f(&m.moves)
 }
 
-// close gives everything back that nobody has and that the device has come to. The rest
+// close gives everything back that is free and that the device has come to. The rest
 // stays mapped for those who have it, until they give it and close is called again, or the
 // device's context ends. From the second time on no stream is named: they may be gone.
 func (m *arenas) close() error {

@@ -46,7 +46,7 @@ func (r *tracker) free(o *path.Op) error {
 // givesAtOnce reports whether a block is released by who queues its free.
 func (r *tracker) givesAtOnce(b *block) bool { return r.atOnce && !b.isIsolated() }
 
-// retire counts a block as retired, since now. Nobody else frees it.
+// retire counts a block as retired, since now. No other caller frees it.
 func (b *block) retire() {
 	b.freeRequested = monotime.Now()
 	b.stream.books.Retire(&b.core, &b.entry)
@@ -192,7 +192,7 @@ var errGivenUp = errors.New("the stream was given up")
 // queueFree queues the free of a retired block on which no launch is announced, and
 // returns what the block waits for then: if that went well waitsForDevice, or waitsForNothing
 // where the memory gives at once, and the caller releases the block. It
-// takes the accesses over for the while: nobody else looks at a retired
+// takes the accesses over for the while: no other code looks at a retired
 // block's. If the free is not queued the block is as it was, with an error if
 // the driver refused. With wait it waits for the stream's lock. What it finds completed
 // is the caller's to release.

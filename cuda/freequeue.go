@@ -32,7 +32,7 @@ import (
 //	the device is lost                launches  stream    capture   uses      retry     device    unmap
 //
 // A dash: no launch is announced on a retired block, and none can be, so that none ends.
-// Nobody is told that a capture ends, the driver obliges, the device passes or an unmap
+// No code is told that a capture ends, a driver call succeeds, the device passes or an unmap
 // would succeed: the reap after it sees that. A block that cannot be fenced is poisoned and
 // waits for ever; a stream that captures is not given up. The others take the states as
 // they are, and move nothing. The end of a launch that a capture holds back (see
@@ -65,7 +65,7 @@ import (
 // Where the memory gives at once (memory.giveAtOnce), a block that is not isolated is
 // released in the attempt that the table says moves it to device, or by the look that sees its uses completed.
 //
-// Whoever ends a launch does not wait for a stream's lock, the others do. It is Deallocate
+// The end of a launch does not wait for a stream's lock, the others do. It is Deallocate
 // that attempts from waitsForStream, so it can refuse the free.
 type freeState uint8
 
@@ -73,7 +73,7 @@ const (
 	// waitsForLaunches: launches are announced on the block. The last of them to end
 	// moves it on; it is in no list, because those launches know the block.
 	waitsForLaunches freeState = iota + 1
-	// waitsForStream: somebody is about to queue the free on the stream.
+	// waitsForStream: a caller is about to queue the free on the stream.
 	waitsForStream
 	// waitsForCapture: the stream is capturing, so nothing may be queued on it.
 	waitsForCapture
@@ -102,7 +102,7 @@ const (
 //   - pending, what waits for the device;
 //   - unmapping, what waits for its unmap.
 //
-// Whoever ends a launch, and whoever sees a driver's call fail, moves a
+// The end of a launch, and a driver's call that fails, moves a
 // block without waiting for anybody; what met a capture is moved by a reap. Parked and unmapping have a lock of their own,
 // which is never held over a call of the driver. The stream's own lock may be, and is
 // needed for pending alone. A free that nothing holds up touches nothing else
@@ -135,7 +135,7 @@ type freeQueue struct {
 	parked    []parkedFree
 	parks     uint64
 	unmapping []pendingFree
-	// closed: the stream is forgotten, so that nobody would look here.
+	// closed: the stream is forgotten, so that no reap looks here.
 	closed bool
 	// released is up to which free all are released, ahead are those beyond.
 	released uint64
@@ -176,7 +176,7 @@ func (q *freeQueue) pendingFrees() uint64 {
 // due reports whether a reap may find something to do.
 func (q *freeQueue) due() bool { return q.pendingFrees() > 0 || q.waiting.Load() > 0 }
 
-// park keeps a block whose free could not be queued. It answers false if nobody would
+// park keeps a block whose free could not be queued. It answers false if no reap would
 // look for it here any more.
 func (q *freeQueue) park(b *block, waits freeState) bool {
 	q.mu.Lock()
@@ -197,7 +197,7 @@ func (q *freeQueue) retry(queue func(*block) (freeState, error)) (first error) {
 	if q.waiting.Load() == 0 {
 		return nil
 	}
-	q.retrying.Lock() // nobody may take them for queued meanwhile
+	q.retrying.Lock() // they must not be taken for queued meanwhile
 	defer q.retrying.Unlock()
 	q.mu.Lock()
 	tried := slices.Clone(q.parked)
@@ -301,7 +301,7 @@ func (q *freeQueue) setAside(batch []pendingFree) []pendingFree {
 	return others
 }
 
-// awaitUnmap keeps a block that the device is done with until somebody unmaps it.
+// awaitUnmap keeps a block that the device is done with until a reap unmaps it.
 func (q *freeQueue) awaitUnmap(p pendingFree) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

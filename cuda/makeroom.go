@@ -201,7 +201,7 @@ func (l *arena) insertOwn(parts []pages.Part) []pages.Part {
 }
 
 // takeParts takes the pages of a row that other arenas have. It returns the first that does
-// not give its pages, or -1: they were taken meanwhile, or somebody captures.
+// not give its pages, or -1: they were taken meanwhile, or their stream captures.
 func (m *arenas) takeParts(s *stream, from []*arena, r pages.Row) (refused int, err error) {
 	for _, p := range r {
 		given := true

@@ -58,9 +58,9 @@ type memory interface {
 	due() bool
 	// reap looks at what the device has completed, so that addTo tells of now.
 	reap() error
-	// trim gives what nobody has back to the device, but for so many bytes.
+	// trim gives free memory back to the device, but for so many bytes.
 	trim(keep uint64) error
-	// trimIdle is a step of giving back what nobody needed for some time, on each tick of the
+	// trimIdle is a step of giving back what was not needed for some time, on each tick of the
 	// reaper: it takes little time, and calls no driver where nothing is to be given back.
 	trimIdle(now time.Time) error
 	// addTo adds what the memory has of the device (Reserved, ReservedHigh), what of
@@ -148,7 +148,7 @@ func (r *tracker) PoolStats() (driver.PoolStats, error) {
 	return driver.PoolStats{Used: st.PoolUsed, UsedHigh: st.PoolUsedHigh, Reserved: st.Reserved, ReservedHigh: st.ReservedHigh}, err
 }
 
-// TrimPool reaps, and gives memory that nobody has allocated back to the
+// TrimPool reaps, and gives memory that is not allocated back to the
 // device, down to keep bytes that the pool keeps; memory whose free is not
 // completed stays. Isolated blocks are none of the pool's and keep nothing but addresses. Allocations that need more take it from the device again, which costs
 // far more than the pool does: trim for the sake of a neighbour or after a
@@ -217,7 +217,7 @@ func (p *driverPool) given() func() bool { return func() bool { return true } }
 func (p *driverPool) due() bool          { return false }
 
 // reap reads the pool. Of several readings at a time the one that was begun last stays:
-// on a runtime that goes quiet nobody would correct an older one that came back later.
+// on a runtime that goes quiet an older one would stay that came back later.
 func (p *driverPool) reap() (err error) {
 	reading := &poolReading{number: p.readings.Add(1)}
 	if reading.PoolStats, err = p.drv.PoolStats(p.pool); err != nil {

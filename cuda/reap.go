@@ -32,7 +32,7 @@ const (
 const unlimited = math.MaxInt
 
 // reapBatch is frees of a stream that are completed, on their way out of the books. It
-// may have others behind it: whoever holds a lock hands what it took to a caller that
+// may have others behind it: a caller that holds a lock hands what it took to one that
 // holds none.
 type reapBatch struct {
 	// stream is whose queue has the frees, nil for one that no queue has had.
@@ -103,7 +103,7 @@ func (r *tracker) takeCompleted(s *stream, most int) (*reapBatch, error) {
 
 // lookAtMark reports whether the device has come to the mark behind pending frees,
 // which it makes if there is none; the stream's lock must be held. Of a stream that was
-// given up the final point is behind all frees. While the stream captures nobody can know.
+// given up the final point is behind all frees. While the stream captures that cannot be known.
 func (r *tracker) lookAtMark(s *stream) (bool, error) {
 	if s.frees.mark == nil {
 		mark, err := s.FinalOrRecord(core.DefaultStream)

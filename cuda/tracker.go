@@ -101,7 +101,7 @@ func (r *tracker) allocate(o *path.Op) error {
 }
 
 // describe makes b a live block for req at ptr. The memory was taken before, so that the generation is larger
-// than that of whoever had it; see [core.Generation].
+// than that of its former block; see [core.Generation].
 func describe(b *core.Block, req *core.Request, ptr uint64, ordinal int) {
 	b.ID = core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: ordinal}
 	b.Requested, b.Bytes, b.Align = req.Requested, req.Bytes, core.DefaultAlign
@@ -156,7 +156,7 @@ func (r *tracker) allocateLocked(s *stream, req *core.Request) (uint64, *fence.P
 	s.calls.allocated++
 	ready = s.ConfirmReadyPoint(ready, reserve)
 	if s.Open() > 0 {
-		_ = s.Flush() // whoever needs it tries again
+		_ = s.Flush() // a wait that needs it tries again
 	}
 	return ptr, ready, nil
 }
@@ -201,7 +201,7 @@ func (r *tracker) allocateIsolated(s *stream, o *path.Op) error {
 	return nil
 }
 
-// reapMapper is the mapper's share of a reap: after Close nobody gives back later what it
+// reapMapper is the mapper's share of a reap: after Close no later reap gives back what it
 // would keep now.
 func (r *tracker) reapMapper() error {
 	if r.inMemory.Load() == memoryGone {
@@ -274,7 +274,7 @@ const driverMoment = time.Second
 // has ended a further one does nothing, and allocating and trimming are refused
 // with [core.ErrClosed].
 func (r *tracker) Close(ctx context.Context) error {
-	r.stopReaper() // whoever else closes, and however little time there is
+	r.stopReaper() // also where another call closes, however little time there is
 	if !r.claimClose(ctx) {
 		return fmt.Errorf("closing the resource: another call has not ended it: %w", ctx.Err())
 	}
@@ -296,7 +296,7 @@ func (r *tracker) Close(ctx context.Context) error {
 }
 
 // claimClose takes the right to close, or answers false if another call has it
-// until ctx ends. A right that nobody has is taken whether ctx has ended or not.
+// until ctx ends. A free right is taken whether ctx has ended or not.
 func (r *tracker) claimClose(ctx context.Context) bool {
 	select {
 	case r.closing <- struct{}{}:

@@ -42,18 +42,18 @@ import "sync/atomic"
 //
 // A stream that frees and allocates in turn would write used twice for each pair, and
 // so would all others. So a stream ledger keeps what is released on it as credit, and
-// grants from that first: credit is in used and in no block. Nobody may be refused
+// grants from that first: credit is in used and in no block. No request may be refused
 // for it:
 //
 //   - A stream ledger keeps credit under its lock, while recalls is zero, and at most
 //     a part of the room that is left. It grants from it under its lock, whatever
 //     recalls is: that makes of credit a grant, and used stays as it is.
-//   - Whoever found no room raises recalls, then takes the credit of all stream
+//   - A request that found no room raises recalls, then takes the credit of all stream
 //     ledgers, each under its lock, then tries again, and lowers recalls after that.
 //     [streamLedgers.withoutCredit] is these steps.
 //
 // So at the instant of that try there is no credit. A stream ledger was empty when
-// its lock was released after the sweep had taken its credit; whoever locked it later
+// its lock was released after the sweep had taken its credit; one that locked it later
 // read recalls after it was raised, and gave to the general ledger what it would have
 // kept. One that was made later was made behind the lock of the table, under which
 // the sweep found all others, so the same holds for its first release. With no
@@ -74,7 +74,7 @@ type ledger struct {
 	recalls     atomic.Int64 // how many are under way
 	underflows  atomic.Uint64
 	_           [64]byte
-	// wake is told that there may be room, while somebody waits for that; or nil.
+	// wake is told that there may be room, while a reservation waits for that; or nil.
 	wake atomic.Pointer[func()]
 }
 
@@ -118,7 +118,7 @@ func (l *ledger) take(n, lendable uint64) (uint64, bool) {
 // fitsOver reports whether n bytes fit in stream order though used is over
 // the limit, after that was lowered. The stream must have so much pending
 // that by the time of the allocation all is below the limit; no more than n
-// is lent, because until then nobody else may gain by it.
+// is lent, because until then no other stream may gain by it.
 func fitsOver(n, over, lendable uint64) bool {
 	return lendable >= over && n <= lendable-over
 }

@@ -22,13 +22,13 @@ import (
 // other, and a launch pays one load. Everything else looks at the flag under the
 // lock.
 //
-// A stream of somebody else's may capture behind the runtime's back, or be
+// A stream of another library may capture behind the runtime's back, or be
 // drawn into a capture by a wait: an adopted stream, and the default stream, on
 // which nothing may be done while a stream that synchronises with it captures.
 // The driver is asked before each call that would name such a stream. Its
 // owner must not begin a capture while such a call is under way.
 //
-// Nobody can wait for the end of a capture, so nothing does: work is refused,
+// The end of a capture cannot be waited for, so nothing waits: work is refused,
 // and what must not be lost (a free, the end of a launch that was announced
 // before the capture began) waits until the capture has ended, in package cuda: a free
 // in its stream's free queue, an end in the backlog.

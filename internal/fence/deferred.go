@@ -35,10 +35,10 @@ import "github.com/fencepost-gpu/fencepost/core"
 // that is not deferred is neither recorded again nor shared.
 //
 // So a point may be recorded while an allocation that was to share it is being made,
-// before or after the allocation on the stream. Nobody can know which, and other
+// before or after the allocation on the stream. Which cannot be known, and other
 // streams believe from then on that they are ordered after the point. Such an
 // allocation gets a point of its own: its block is not visible before the allocation
-// returns, so nobody has seen it with the other point. The event for it is fetched
+// returns, so no caller has seen it with the other point. The event for it is fetched
 // before the driver is asked for memory, because no failure may come after that.
 
 // PointForAllocation returns the point behind an allocation that is about to be
@@ -49,7 +49,7 @@ import "github.com/fencepost-gpu/fencepost/core"
 func (s *Stream) PointForAllocation(lease core.StreamID) (ready, reserve *Point, err error) {
 	if p := s.readyPoint; p != nil {
 		// Who else has a reference may record it and then give that up, so this
-		// is looked at first: without another nobody can.
+		// is looked at first: without another no stream can.
 		shared := p.sharers() > 0
 		if p.lease == lease && s.shareable && p.IsDeferred() {
 			if shared {
@@ -70,8 +70,8 @@ func (s *Stream) PointForAllocation(lease core.StreamID) (ready, reserve *Point,
 }
 
 // PointAtHand returns the point behind an allocation that enqueues nothing, with a
-// reference for it; nil if that needs a call of the driver, or somebody is making one for the
-// point. Nobody records it until the caller, who has made the allocation or not, calls
+// reference for it; nil if that needs a call of the driver, or another goroutine is making one for the
+// point. It is not recorded until the caller, who has made the allocation or not, calls
 // [Point.MayBeRecorded]: so no reserve is needed. The stream must be locked.
 func (s *Stream) PointAtHand(lease core.StreamID) *Point {
 	p := s.readyPoint
@@ -86,7 +86,7 @@ func (s *Stream) PointAtHand(lease core.StreamID) *Point {
 		return nil
 	}
 	fresh.refs.Store(1)
-	if !fresh.mu.TryLock() { // nobody else has it; a caller that waits for nobody never does
+	if !fresh.mu.TryLock() { // no other goroutine has it; a caller that waits for none never does
 		fresh.Release()
 		return nil
 	}
@@ -97,7 +97,7 @@ func (s *Stream) PointAtHand(lease core.StreamID) *Point {
 }
 
 // holdDeferred takes a reference on the stream's ready point, and its lock, if its record is still to be
-// made, and nobody is making it.
+// made, and is not being made.
 func (p *Point) holdDeferred() bool {
 	if !p.mu.TryLock() {
 		return false
@@ -143,7 +143,7 @@ func (s *Stream) ConfirmReadyPoint(ready, reserve *Point) *Point {
 
 // sharers is how many refer to a stream's ready point besides the stream, which has
 // one reference: blocks that are ready behind it, and those who prepare a wait for
-// it. At none it is needless, because nobody can come to it any more.
+// it. At none it is needless, because it cannot be come to any more.
 func (p *Point) sharers() int32 { return p.refs.Load() - 1 }
 
 // Flush records the ready point, if there is one and anybody could need it. It must
@@ -187,7 +187,7 @@ func (s *Stream) detach() {
 // more, and whose work is known to be completed; the stream must be locked.
 func (s *Stream) renounce() {
 	if p := s.readyPoint; p != nil {
-		p.mu.Lock() // whoever is recording it is waited for
+		p.mu.Lock() // a goroutine that is recording it is waited for
 		if p.IsDeferred() {
 			p.state.Store(synthetic)
 		}
@@ -220,7 +220,7 @@ func (p *Point) recordDeferred() error {
 // wasRecorded reports whether the deferred record has been made. What is enqueued on
 // its stream before the call lies before the point if it has not been.
 func (p *Point) wasRecorded() bool {
-	p.mu.Lock() // not while somebody records it
+	p.mu.Lock() // not while it is being recorded
 	defer p.mu.Unlock()
 	return !p.IsDeferred()
 }

@@ -41,7 +41,7 @@
 // # The states of a point
 //
 // Nothing but this table moves a point. Completion is no state: it is known by stream and
-// sequence number, so that it holds for whoever has used the point since.
+// sequence number, so that it holds for every later user of the point.
 //
 //	call                           announced  watched          withdrawn  deferred   recorded   synthetic
 //	waitEnded                      watched    watched          ended      ended      ended      ended
@@ -57,13 +57,13 @@
 //	DropFinalEvent                 -          -                -          -          synthetic  synthetic
 //
 // "Ended" is the answer, and the state stays; "told": the call answers that the launch was
-// watched, and whoever waits for its channel is woken; a dash: no caller does that. Flush,
+// watched, and a caller that waits for its channel is woken; a dash: no caller does that. Flush,
 // GiveUp and LetGo move the ready point of their stream, if anybody can need it; one that
-// nobody needs stays deferred and goes back to the list. The last one puts another point in
+// is not needed stays deferred and goes back to the list. The last one puts another point in
 // the place of the final point.
 //
 // A point from the list begins as announced (Announce), deferred (PointForAllocation) or
-// recorded (Record), and goes back when nobody refers to it, in whatever state. The points
+// recorded (Record), and goes back when no reference is left, in whatever state. The points
 // that LetGo, DropFinalEvent and GiveUp with a synchronise make are synthetic from the
 // beginning and of no list. So a recorded final point gives way to a synthetic one, and a
 // launch whose event the driver refuses goes from announced or watched to synthetic, behind

@@ -6,7 +6,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// A stream is given up when nobody may name its handle any more: an adopted one was
+// A stream is given up when its handle may not be named any more: an adopted one was
 // released, one of the pool's is about to be destroyed. Its final point stands for all
 // of its work from then on, and what would have been enqueued there is enqueued
 // elsewhere behind that point.
@@ -74,10 +74,10 @@ func (s *Stream) FinalOrRecord(lease core.StreamID) (*Point, error) {
 }
 
 // FinalCompleted reports whether the work of a stream that was given up is completed;
-// the stream must be locked, so that nobody gives back the event meanwhile.
+// the stream must be locked, so that the event is not given back meanwhile.
 func (s *Stream) FinalCompleted() (bool, error) { return s.QueryCompleted(s.final.Load()) }
 
-// DropFinalEvent gives back the event at the final point, once nobody needs to
+// DropFinalEvent gives back the event at the final point, once no stream needs to
 // wait for it; the stream must be locked.
 func (s *Stream) DropFinalEvent() {
 	if final := s.final.Load(); final != nil && !final.detached {
@@ -86,7 +86,7 @@ func (s *Stream) DropFinalEvent() {
 	}
 }
 
-// CloseEvents gives up the ready point, which nobody needs any more, and gives the events
+// CloseEvents gives up the ready point, which is not needed any more, and gives the events
 // of the stream back to the driver, those in use when they are released. The stream must
 // be locked. It returns the driver's first error and may be called again after one.
 func (s *Stream) CloseEvents() error {

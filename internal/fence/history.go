@@ -3,9 +3,9 @@ package fence
 import "github.com/fencepost-gpu/fencepost/core"
 
 // History is the launches announced on a block, and its outstanding uses, with those
-// that nobody has looked for covered ones since. Each access has one reference on its
+// that covered ones were not looked for since. Each access has one reference on its
 // point. Its owner locks the block over every call while the block is live; a retired
-// block's is whoever's who queues its free. Only Release may reach the driver.
+// block's belongs to the caller that queues its free. Only Release may reach the driver.
 type History struct {
 	accesses []Access
 }
@@ -17,14 +17,14 @@ const usualAccesses = 8
 // NewHistory returns an empty history with the usual room.
 func NewHistory() History { return History{accesses: make([]Access, 0, usualAccesses)} }
 
-// Begin begins a history with the block's first access: whoever waits for ready may
+// Begin begins a history with the block's first access: a stream that waits for ready may
 // write it. span is that of the allocation, and ready's reference is the history's from
 // now on. What was there must have been released.
 func (h *History) Begin(ready *Point, span core.SpanRef) {
 	h.accesses = append(h.accesses[:0], Access{point: ready, kind: core.Write, span: span})
 }
 
-// Clear begins a history without an access: nobody has to wait for the block.
+// Clear begins a history without an access: no stream has to wait for the block.
 func (h *History) Clear() { h.accesses = h.accesses[:0] }
 
 // Announce adds the use of a launch on s that p will be placed behind, and to
@@ -160,7 +160,7 @@ func (h *History) PlanFree(s *Stream, plan *Plan) {
 	}
 }
 
-// Release gives up all references and ends the history. Nobody else may know of the
+// Release gives up all references and ends the history. No other caller may know of the
 // block.
 func (h *History) Release() {
 	for i := range h.accesses {

@@ -11,14 +11,14 @@ import (
 // Point is one point of a stream: the end of a launch, a recorded use, the
 // readiness of allocations, a mark behind queued frees, or the end of a stream
 // that was given up. It is shared by all the blocks
-// of its launch and goes back to its stream's free list when nobody refers to
+// of its launch and goes back to its stream's free list when no reference is left to
 // it: an access of a block does, and so does a preparer until its wait has
 // been queued. Its event may then be recorded anew, which moves no
 // wait that was queued before.
 //
 // A launch has its point from the moment it is announced, so that announcing
 // it on its blocks is all that is done block by block: its end changes the
-// state of the point, and whoever looks at a block next sees that.
+// state of the point, and the next look at a block sees that.
 type Point struct {
 	event  driver.Event
 	stream *Stream
@@ -40,7 +40,7 @@ type Point struct {
 	name   string
 
 	// seq and clock are set before the state says that it is placed: the place in
-	// the stream's order, and its clock there, seq included. Whoever waits
+	// the stream's order, and its clock there, seq included. A stream that waits
 	// for the point is ordered after all of it.
 	seq   uint64
 	clock clock
@@ -60,7 +60,7 @@ type Point struct {
 type state = uint32
 
 const (
-	// announced: the launch has not ended. watched: and somebody wants to be
+	// announced: the launch has not ended. watched: and a caller wants to be
 	// told when it does.
 	announced state = iota
 	watched
@@ -71,7 +71,7 @@ const (
 	deferred
 	// recorded: it has its place, and its event is recorded there.
 	recorded
-	// synthetic: it has its place, and no event. Nobody waits for it: what lies before
+	// synthetic: it has its place, and no event. It is not waited for: what lies before
 	// is completed, or its blocks are poisoned.
 	synthetic
 )
@@ -89,7 +89,7 @@ func (p *Point) IsDeferred() bool { return p.state.Load() == deferred }
 func (p *Point) isPlaced() bool    { return p.state.Load() >= deferred }
 func (p *Point) isWithdrawn() bool { return p.state.Load() == withdrawn }
 
-// end closes an announced launch, and reports whether somebody watches it: one who
+// end closes an announced launch, and reports whether it is watched: one who
 // waits for its channel, or a retired block whose free must come after the launch.
 func (p *Point) end(to state) (wasWatched bool) {
 	if p.state.Swap(to) != watched {
@@ -139,7 +139,7 @@ func (p *Point) Stream() *Stream { return p.stream }
 // Lease is the id under which its work is enqueued.
 func (p *Point) Lease() core.StreamID { return p.lease }
 
-// Retain takes another reference, for somebody who has one.
+// Retain takes another reference, for a caller that has one.
 func (p *Point) Retain() { p.refs.Add(1) }
 
 // tryRetain takes a reference unless there is none left.
@@ -170,7 +170,7 @@ func (p *Point) ReleaseMany(n int32) {
 // completed the point, which must have its place. It makes no driver call.
 func (p *Point) isCompleted() bool { return p.stream.completed.Load() >= p.seq }
 
-// needsNoWait reports whether nobody needs to wait for it on the device, because
+// needsNoWait reports whether no stream needs to wait for it on the device, because
 // the host knows that it is completed.
 func (p *Point) needsNoWait() bool {
 	return p.isCompleted() && (!p.stream.order.deviceOrder || p.state.Load() == synthetic)

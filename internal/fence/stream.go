@@ -58,7 +58,7 @@ type Stream struct {
 // it. It may be held over calls of the driver that take long.
 func (s *Stream) Lock() { s.mu.Lock() }
 
-// TryLock is Lock if nobody has it, and reports whether it was taken.
+// TryLock is Lock if it is free, and reports whether it was taken.
 func (s *Stream) TryLock() bool { return s.mu.TryLock() }
 
 // Unlock gives the lock back.
@@ -114,7 +114,7 @@ func (s *Stream) Known() Known {
 	return Known{newClock().copyFrom(s.clock)}
 }
 
-// Enter counts somebody who enqueues work without the stream's lock, until they leave.
+// Enter counts a caller that enqueues work without the stream's lock, until they leave.
 func (s *Stream) Enter() { s.open.Add(1) }
 
 // Leave ends what Enter began; the end of a launch leaves by itself.
@@ -124,7 +124,7 @@ func (s *Stream) Leave() { s.open.Add(-1) }
 func (s *Stream) Open() int64 { return s.open.Load() }
 
 // point returns a point of the stream's with as many references. Its state is that of its
-// last use until whoever gets it sets another: nobody else refers to it.
+// last use until the next owner sets another: no other reference is left.
 func (s *Stream) point(refs int32) (*Point, error) {
 	p := s.points.take()
 	if p == nil {
@@ -225,7 +225,7 @@ func (s *Stream) QueryCompleted(p *Point) (bool, error) {
 }
 
 // QueryMark is QueryCompleted for the mark behind frees. If the host has learned
-// by a point of another stream that the mark is completed, nobody has told the
+// by a point of another stream that the mark is completed, no call has told the
 // driver's allocator yet.
 func (s *Stream) QueryMark(mark *Point) (bool, error) {
 	learned := mark.isCompleted()

@@ -60,7 +60,7 @@
 // # Who takes part
 //
 // A backend makes a Path with [New], and each layer above it one with [Path.Extend], over that of its upstream ([Over]).
-// Nothing is found by walking Unwrap: a [core.Resource] that has no path of its own, such as a decorator of
-// somebody's own, splits the path. Its calls are the innermost layer of the path above, whose
+// Nothing is found by walking Unwrap: a [core.Resource] that has no path of its own, such as a user's
+// decorator, splits the path. Its calls are the innermost layer of the path above, whose
 // Prepare makes them, and so begin the path beneath.
 package path

@@ -22,7 +22,7 @@ type Uses interface {
 // UsePasser is a layer that only passes the calls of [Uses] on, or is embedded in the resource that
 // has them.
 type UsePasser interface {
-	// PassesUses returns the layer, and to whom it passes them; nobody if it does not.
+	// PassesUses returns the layer, and to whom it passes them; nil if it does not.
 	PassesUses() (layer core.Resource, to Uses)
 }
 

@@ -44,7 +44,7 @@ type Guarded struct {
 	CanaryOf *core.Block
 	// Filled counts the fillings of the red zones after the first. reported is one
 	// more than at which of them damage was last reported, for each kind of damage:
-	// what several comparisons saw is reported once. It belongs to whoever reads
+	// what several comparisons saw is reported once. It belongs to the reader of
 	// verdicts.
 	Filled   atomic.Uint32
 	reported map[core.FindingKind]uint32

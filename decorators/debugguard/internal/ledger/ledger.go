@@ -3,7 +3,7 @@
 // host alone and calls neither the device nor the layers below.
 //
 // Records are parts of those that all layers share (package path) and are found by them.
-// They are used again, so whoever found one must check, under its lock, that
+// They are used again, so a reader that found one must check, under its lock, that
 // it still belongs to the generation looked for. See [Record] for who owns what. What finds a record by its id, or
 // walks over all, takes the locks of lanes: no lock of the ledger may be held.
 package ledger
@@ -129,7 +129,7 @@ func (l *Ledger) Close(rec *Record, id core.BlockID) bool {
 	return l.closeLocked(s, rec, id)
 }
 
-// Has reports whether a record is that of a block in the shard, which may be nil. Nobody else may be closing it.
+// Has reports whether a record is that of a block in the shard, which may be nil. No other caller may be closing it.
 func (s *Shard) Has(rec *Record) bool { return s != nil && rec.shard == s.number }
 
 // CloseIn is Close in the shard that has the record, whose lane is locked.
@@ -152,7 +152,7 @@ func (l *Ledger) CloseBlock(of *path.Record, id core.BlockID) *Record {
 	return nil
 }
 
-// remember is the rest of Close. Nobody waits for
+// remember is the rest of Close. No caller waits for
 // anything under a record's lock.
 func (l *Ledger) remember(s *Shard, rec *Record, g core.Generation) {
 	if rec.indexed {
@@ -227,7 +227,7 @@ func (l *Ledger) Size() (live, tombstones int) {
 
 // All calls yield for every block that is not released, with its record and no
 // lock held, until yield returns false. Blocks that come or go meanwhile may be
-// missed. A record may belong to another block by then: whoever reads it must
+// missed. A record may belong to another block by then: a reader must
 // compare the generation, or may see that other block twice.
 func (l *Ledger) All(yield func(core.Generation, *Record) bool) {
 	l.records.Each(func(g core.Generation, of *path.Record) bool {

@@ -9,7 +9,7 @@ import (
 
 // The lock of a record is a bit of its word, so that to lock it and to see that it still
 // is the block's is one step, and to close it, which empties the word, another one. It is
-// held for a few fields, and for a stack at most: whoever meets it lets others run and
+// held for a few fields, and for a stack at most: a caller that meets it lets others run and
 // looks again.
 const (
 	// stateMask is where a word has the state, less Live.
@@ -24,7 +24,7 @@ func wordOf(g core.Generation, s core.BlockState) uint64 {
 // Lock locks the record of the block of generation g, and reports false if it is of
 // another one by now, or of none.
 func (rec *Record) Lock(g core.Generation) bool {
-	live := wordOf(g, core.Live) // most are, and nobody has the lock
+	live := wordOf(g, core.Live) // most are, and not locked
 	return rec.word.CompareAndSwap(live, live|locked) || rec.swap(g, locked, 0)
 }
 
@@ -34,11 +34,11 @@ func (rec *Record) LockGuarded() { rec.Lock(rec.Generation()) }
 // Unlock ends what Lock began. Of a tombstone, which has no lock, it does nothing.
 func (rec *Record) Unlock() { rec.word.And(^uint64(locked)) }
 
-// empty makes the record one of no block, once nobody holds its lock; it was of
-// generation g. Whoever looks for that block locks it no more.
+// empty makes the record one of no block, once its lock is free; it was of
+// generation g. A search for that block locks it no more.
 func (rec *Record) empty(g core.Generation) { rec.swap(g, 0, ^uint64(0)) }
 
-// swap sets and clears bits of the word of generation g as soon as nobody holds the lock.
+// swap sets and clears bits of the word of generation g as soon as the lock is free.
 // It reports false if the record is of another generation.
 func (rec *Record) swap(g core.Generation, set, unset uint64) bool {
 	for {

@@ -14,14 +14,14 @@ import (
 // little, so it holds what every block needs and no more: what only a guarded
 // one needs, or one whose stacks are kept, is reached through a pointer.
 //
-// Records of unguarded blocks are used again for other blocks: whoever found one
+// Records of unguarded blocks are used again for other blocks: a reader that found one
 // must check, under the record's lock, that it still belongs to the generation looked
 // for. Those of guarded blocks are not, because comparisons under way
 // refer to them.
 type Record struct {
 	// word has the block's generation, its state and the record's lock, and is
 	// zero while the record is of no block. It is set last and cleared first,
-	// so whoever has locked the generation that it looks for may read the rest.
+	// so a reader that has locked the generation that it looks for may read the rest.
 	word atomic.Uint64
 	// tombstoneOf is the generation of a tombstone, whose word is zero. It is
 	// written without an atomic operation, which would wait for the memory.
@@ -102,7 +102,7 @@ type extra struct {
 	spans                 [usesKept]core.SpanRef
 }
 
-// fill makes rec, which nobody can find yet, the record of b.
+// fill makes rec, which cannot be found yet, the record of b.
 func (rec *Record) fill(b *core.Block, born monotime.Instant) {
 	rec.Ptr, rec.requested, rec.Bytes = b.ID.Ptr, b.Requested, b.Bytes
 	rec.allocStream, rec.Tag = b.ID.AllocStream, b.Tag
@@ -197,7 +197,7 @@ func (rec *Record) SetAllocated(stack core.Stack, in core.SpanContext) {
 }
 
 // becomeTombstone makes rec, which is of no block, the tombstone of another record,
-// which was of generation g and is nobody else's to write.
+// which was of generation g and is not written by others.
 func (rec *Record) becomeTombstone(other *Record, g core.Generation) {
 	rec.born = other.born
 	rec.Ptr, rec.requested, rec.Bytes = other.Ptr, other.requested, other.Bytes
@@ -250,7 +250,7 @@ func (rec *Record) Origin() core.SpanContext {
 	return rec.extra.allocSpan
 }
 
-// ReadsUnwritten reports whether an access reads what nobody wrote, which was
+// ReadsUnwritten reports whether an access reads what was never written, which was
 // not reported yet; the lock must be held.
 func (rec *Record) ReadsUnwritten(a core.Access) bool {
 	return a == core.Read && rec.writer == 0 && !rec.readUnwritten
