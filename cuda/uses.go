@@ -61,18 +61,14 @@ func (r *tracker) prepare(ctx context.Context, req *core.UseRequest) (core.Ticke
 		return core.Ticket{}, nil, err
 	}
 	l.point = p
-	watch, _ := req.OwnWork.(*path.Watch)
-	ended, err := r.announceOnBlocks(l, watch)
+	l.watch, _ = req.OwnWork.(*path.Watch)
+	ended, err := r.announceOnBlocks(l)
 	if err == nil {
 		err = p.Fence(in)
 	}
 	if err != nil {
 		p.Withdraw()
-		r.releaseCompleted(r.endPoint(in))
-		if watch != nil {
-			watch.Withdraw(ctx, in)
-		}
-		l.keep()
+		r.withdraw(ctx, l)
 		return core.Ticket{}, ended, err
 	}
 	if r.oracle != nil {
@@ -129,7 +125,7 @@ func (r *tracker) tellEnd(in *core.Intent) {
 // waited for. If a conflicting launch is in the way it also returns the channel that
 // is closed when that one ends. After an error the blocks that know of the
 // launch will find it withdrawn.
-func (r *tracker) announceOnBlocks(l *launch, watch *path.Watch) (<-chan struct{}, error) {
+func (r *tracker) announceOnBlocks(l *launch) (<-chan struct{}, error) {
 	in, p, s := &l.Intent, l.point, l.on
 	for i := range in.Uses {
 		u := &in.Uses[i]
@@ -138,7 +134,7 @@ func (r *tracker) announceOnBlocks(l *launch, watch *path.Watch) (<-chan struct{
 			p.ReleaseMany(int32(len(in.Uses) - i))
 			return nil, err
 		}
-		if watch != nil && !watch.Announce(in, u, &b.Record) {
+		if l.watch != nil && !l.watch.Announce(in, u, &b.Record) {
 			b.mu.Unlock()
 			p.ReleaseMany(int32(len(in.Uses) - i))
 			return nil, path.ErrDeclined
@@ -233,7 +229,7 @@ func setSpans(in *core.Intent, p *fence.Point) {
 }
 
 // AbortUse closes the intent and records nothing.
-func (r *tracker) AbortUse(_ context.Context, t core.Ticket) error {
+func (r *tracker) AbortUse(ctx context.Context, t core.Ticket) error {
 	in, err := t.End(r.owner, "AbortUse")
 	if err != nil {
 		return err
@@ -242,8 +238,20 @@ func (r *tracker) AbortUse(_ context.Context, t core.Ticket) error {
 	p := pointOf(in)
 	p.Stream().Counts().Aborts.Add(1)
 	p.Withdraw()
-	r.endLaunch(in)
+	r.withdraw(ctx, launchOf(in))
 	return nil
+}
+
+// withdraw ends a launch of which nothing was enqueued, and tells the layer that watches it.
+func (r *tracker) withdraw(ctx context.Context, l *launch) {
+	done := r.endPoint(&l.Intent)
+	defer func() {
+		l.keep()
+		r.releaseCompleted(done)
+	}()
+	if l.watch != nil {
+		l.watch.Withdraw(ctx, &l.Intent)
+	}
 }
 
 // plans are those of frees and recorded uses: a launch has its own.
@@ -335,7 +343,8 @@ type launch struct {
 	core.Intent
 	point *fence.Point
 	on    *stream
-	_     [48]byte // launches share no cache line
+	watch *path.Watch
+	_     [40]byte // launches share no cache line
 }
 
 // launches are those that no stream keeps.
@@ -362,6 +371,7 @@ func (s *stream) openLaunch(owner core.Resource, req *core.UseRequest) (*launch,
 // keep closes the intent, for the stream's next launch.
 func (l *launch) keep() {
 	l.Close()
+	l.watch = nil
 	if l.point = nil; !l.on.spareLaunch.CompareAndSwap(nil, l) {
 		l.on = nil
 		launches.Put(l)

@@ -103,6 +103,9 @@ func (r *Resource) prepareAgain(ctx context.Context, req *core.UseRequest, own b
 		}
 	}
 	if err != nil {
+		if why := r.unusable(req); own && why != nil { // of several stale uses the guard names the first that it knows
+			return core.Ticket{}, why
+		}
 		return core.Ticket{}, r.refused(err, lateIn(req))
 	}
 	return t, nil

@@ -16,8 +16,9 @@ type openLaunch struct {
 	of    *Resource
 	in    *core.Intent
 	below any
-	// id is the number of the launch that it is of.
-	id uint64
+	// id is the number of the launch that it is of; taken is set once the guard has its ticket, and ends it itself.
+	id    uint64
+	taken bool
 	// note is a use by the launch, with the number of its name.
 	note ledger.Use
 	name string
@@ -92,7 +93,7 @@ func (r *Resource) open(in *core.Intent) *openLaunch {
 			o.name, o.note = in.Launch, r.ledger.Pack(0, in.Launch, 0, 0, 0)
 		}
 		o.note = o.note.By(in.ID, in.Stream, o.at)
-		o.known, o.given, o.guarded, o.unwritten = o.known[:0], o.given[:0], false, false
+		o.known, o.given, o.guarded, o.unwritten, o.taken = o.known[:0], o.given[:0], false, false, false
 	}
 	return o
 }
@@ -135,9 +136,10 @@ func (r *Resource) announceAll(in *core.Intent) bool {
 	return true
 }
 
-// withdrawn forgets a launch that was refused when it was announced on some blocks.
+// withdrawn forgets a launch that was refused when it was announced on some blocks, or aborted by a layer beneath in which
+// code of the user's has panicked.
 func (r *Resource) withdrawn(ctx context.Context, in *core.Intent) {
-	if o := r.launchOf(in); o != nil {
+	if o := r.launchOf(in); o != nil && !o.taken {
 		r.retract(o)
 		r.drop(ctx, o.known)
 	}
@@ -230,6 +232,17 @@ func (r *Resource) usable(use late) (*ledger.Record, error) {
 		return nil, r.wildPointer(use.op, id, use.stream, rec)
 	}
 	return rec, nil
+}
+
+// suspects reports, without the lock of a record, whether one of some blocks is guarded or not live.
+func (r *Resource) suspects(uses []core.Use) bool {
+	for i := range uses {
+		id := &uses[i].Block
+		if rec := r.ledger.Get(*id); rec != nil && (rec.Guard != nil || !rec.IsLive(id.Generation)) {
+			return true
+		}
+	}
+	return false
 }
 
 // unusable is why announce said no to a launch; nil if that has passed.

@@ -37,8 +37,11 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	own := r.records.OfBackend() && !watched
 	if own {
 		req.OwnWork = r.watch(readsOnly)
-	} else if err := r.unusable(&req); err != nil {
-		return core.Ticket{}, err
+	}
+	if !own || r.suspects(req.Uses) { // so that most misuse is refused before the upstream is asked
+		if err := r.unusable(&req); err != nil {
+			return core.Ticket{}, err
+		}
 	}
 	t, err := r.uses.PrepareUse(ctx, req)
 	if err != nil {
@@ -50,12 +53,13 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	o := r.launchOf(in)
 	if o == nil {
 		if !r.announceAll(in) { // freed since the upstream looked
+			r.launchOf(in).taken = true
 			_ = r.AbortUse(ctx, t)
 			return core.Ticket{}, cmp.Or(r.unusable(&req), path.ErrDeclined)
 		}
 		o = r.launchOf(in)
 	}
-	o.caller, o.readsOnly = req.Span, readsOnly
+	o.caller, o.readsOnly, o.taken = req.Span, readsOnly, true
 	if o.unwritten || len(req.Pointers) > 0 || len(req.Words) > 0 || r.seals.count.Load() > 0 || r.hunting().Delay {
 		return r.examine(ctx, &req, t, o)
 	}

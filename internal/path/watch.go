@@ -14,7 +14,8 @@ import (
 type Watch struct {
 	// Announce is called before the launch is announced on the block of u, with the block's record, under the
 	// lock of the block: it takes no other lock of the backend's, and reports nothing. If it says no, or the
-	// launch is refused for another cause, nothing of it is left, and Withdraw is called, with no lock held.
+	// launch is refused for another cause or aborted, nothing of it is left, and Withdraw is called, with no
+	// lock held.
 	Announce func(in *core.Intent, u *core.PreparedUse, of *Record) bool
 	Withdraw func(ctx context.Context, in *core.Intent)
 	// ReadsOnly is set if the runtime knows that the launch writes no device memory.

@@ -43,8 +43,13 @@ type player struct {
 
 var playerTags = []core.Tag{"a", "b", "c", ""}
 
+// note notes something. When a block that other streams have used is released depends on the device.
 func (p *player) note(format string, args ...any) {
-	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	if p.lags {
+		text = strings.ReplaceAll(text, core.Retired.String(), core.Freed.String())
+	}
+	p.notes = append(p.notes, text)
 }
 
 // digits are what two stacks call differently: addresses, generations, streams, times.
@@ -300,8 +305,9 @@ func (p *player) look() {
 	s.OwnPool.Steals.Time, s.OwnPool.Remaps.Time, s.OwnPool.Growths.Time, s.OwnPool.Trims.Time = 0, 0, 0, 0
 	s.WaitsQueued, s.WaitsElided = 0, 0 // a use that the host has seen done by then needs none
 	s.Events = 0                        // how many events are kept for later is of the way
+	s.OwnPool.Behind = 0                // and what the host has seen of work that a capture keeps back
 	if p.lags {
-		s.OwnPool, s.Pending, s.Reserved, s.ReservedHigh, s.Cached, s.PoolUsedHigh, s.PeakOutstanding = core.OwnPoolStats{}, core.Amount{}, 0, 0, 0, 0, 0
+		s.OwnPool, s.Pending, s.Reserved, s.ReservedHigh, s.Cached, s.PoolUsedHigh, s.PeakOutstanding, s.Charged = core.OwnPoolStats{}, core.Amount{}, 0, 0, 0, 0, 0, 0
 	}
 	freed := s.FreeToReusable.Count()
 	s.FreeToReusable = core.Durations{}
@@ -349,6 +355,7 @@ func (p *player) step() {
 	} {
 		if p.rng.IntN(100) < s.chance {
 			p.steps[s.name]++
+			p.catchUp()
 			s.do()
 		}
 	}
@@ -396,6 +403,7 @@ func (p *player) finish() {
 			released = append(released, n)
 		}
 	}
+	slices.Sort(released) // what several looks find completed one may find at once
 	p.note("released %v", released)
 	if s := p.Runtime.Stats(); s.Outstanding() != (core.Amount{}) || s.Charged != 0 || s.Underflows != 0 {
 		p.t.Errorf("at the end %+v are held, %d bytes charged, %d underflows", s.Outstanding(), s.Charged, s.Underflows)
