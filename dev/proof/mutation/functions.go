@@ -40,7 +40,7 @@ var functions = map[string][]string{
 	"cuda/reap.go":      {"tracker.lookAtMark"},
 	"cuda/tracker.go":   {"tracker.allocateLocked: s.Open() > 0", "tracker.allocateLocked: _ = s.Flush()"},
 	"cuda/uses.go":      {"tracker.announceOnBlocks: holder != nil", "tracker.announceOnBlocks: p.ReleaseMany(int32(len(in.Uses) - i))", "tracker.AbortUse: p.Withdraw()", "tracker.RecordUse: p != nil"},
-	"cuda/arena.go":      {"arena.giveLocked: l.newest = s.Behind()", "arena.giveLocked: l.fit.Mark(s.Behind())", "arena.covered", "arena.completed"},
+	"cuda/arena.go":     {"arena.giveLocked: l.newest = s.Behind()", "arena.giveLocked: l.fit.Mark(s.Behind())", "arena.covered", "arena.completed"},
 	"cuda/serve.go": {
 		"tracker.takeAtHand: s.Open() > 0", "tracker.giveAtHand: b.history.HasOpen()", "tracker.giveAtHand: !b.history.UsedOnlyOn(&s.Stream)", "tracker.giveAtHand: b.history.Release()",
 	},
