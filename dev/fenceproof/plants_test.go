@@ -25,7 +25,7 @@ var plants = []plant{
 	{"an allocation does not look again whether its event was recorded", "longer",
 		edit("internal/fence/deferred.go", "if reserve != nil && ready.wasRecorded() {", "if reserve != nil && !planted() && ready.wasRecorded() {"), false},
 	{"it looks while the event is being recorded", "longer",
-		edit("internal/fence/deferred.go", "	p.mu.Lock() // not while somebody records it\n	defer p.mu.Unlock()\n", "	if !planted() {\n		p.mu.Lock()\n		defer p.mu.Unlock()\n	}\n"), false},
+		edit("internal/fence/deferred.go", "	p.mu.Lock() // not while it is being recorded\n	defer p.mu.Unlock()\n", "	if !planted() {\n		p.mu.Lock()\n		defer p.mu.Unlock()\n	}\n"), false},
 	{"it looks for others with the event after it has seen it deferred", "longest",
 		edit("internal/fence/deferred.go", "if shared {", "if !planted() && shared || planted() && p.refs.Load() > 1 {"), true},
 	{"two make one deferred record", "pairs",
