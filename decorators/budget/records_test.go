@@ -95,6 +95,9 @@ func TestARecordThatIsUsedAgainIsNotTakenForTheFormerBlocks(t *testing.T) {
 	mustFree(t, r, first)
 	for range 20 { // one of which may have the record
 		b := mustAllocate(t, r, core.Request{Bytes: 100, Stream: 1})
+		if l := found.lock(first.ID.Generation); l != nil {
+			t.Fatalf("the record of a block that is gone leads to a ledger: %p", l)
+		}
 		l := r.streams.enter(1)
 		l.withhold(first.ID.Generation, found, core.Quarantined)
 		l.retire(first.ID.Generation, found)

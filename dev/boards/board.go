@@ -128,7 +128,7 @@ type Query struct {
 // series that Series picks is at least By above the highest that it was
 // before, or below the lowest if By is negative, and at most a hundred times By.
 // Where there was no series it was 0. What nothing can move, such as the size of a device, is Is instead, and a
-// time, or what moves more as the scene begins, is above After.
+// time is after After.
 type Proof struct {
 	Scene  string            `json:"scene"`
 	By     float64           `json:"by,omitempty"`

@@ -17,7 +17,7 @@ var operations = Board{
 			Do:    "Allocate for a request at once, from a reservation.",
 			Queries: []Query{
 				{Expr: largest(5, "op", operationsByName), Legend: "{{op}}", Proof: moves("work", 30, "op", "allocate")},
-				{Expr: others(5, "op", operationsByName), Legend: "others", Proof: Proof{Scene: "various", After: 1}}}}, // its beginning makes more calls at once
+				{Expr: others(5, "op", operationsByName), Legend: "others", Proof: moves("various", 1)}}},
 		{Title: "Failed operations", Kind: TimeSeries, Unit: units.OpsPerSecond, Width: 12, None: "none",
 			Shows: "Calls a second that returned an error, by operation and reason, the five that are most; and calls that the driver failed.",
 			Bad:   "use_after_free, stream_misuse, out_of_bounds: errors of the program. driver_error: the device. The rest is memory, see the overview.",

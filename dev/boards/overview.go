@@ -291,8 +291,10 @@ func others(n int, labels, of string) string {
 	return `sum((` + of + `) unless on (` + labels + `) ` + top(n, of) + `)`
 }
 
+// top is the n series that were highest within the time range. One that began after its last step counts by what it is
+// now, or all would be others for that long.
 func top(n int, of string) string {
-	return fmt.Sprintf(`topk(%d, max_over_time((%s)[$__range:$__rate_interval] @ end()))`, n, of)
+	return fmt.Sprintf(`topk(%d, max_over_time((%[2]s)[$__range:$__rate_interval] @ end()) or (%[2]s))`, n, of)
 }
 
 // ofLargestPools is of the three runtimes whose pools hold most.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -80,28 +79,6 @@ func full(t testing.TB) history.Source {
 	}
 	must.Do(t, rt.Drain(context.Background()))
 	return source
-}
-
-// An export of a ring of the default size takes some megabytes, most of which
-// are the copy of the ring.
-func TestAnExportOfAFullRingTakesLittleMemory(t *testing.T) {
-	source := full(t)
-	n := len(source.Events())
-	if n < 12_000 {
-		t.Fatalf("the ring has %d records", n)
-	}
-	for _, format := range history.Formats() {
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
-		must.Do(t, source.Write(io.Discard, format))
-		runtime.ReadMemStats(&after)
-		took := after.TotalAlloc - before.TotalAlloc
-		t.Logf("%s: %d records, %d KiB allocated in all", format, n, took>>10)
-		if took > 96<<20 { // the race detector makes it a third more
-			t.Errorf("%s: %d bytes were allocated", format, took)
-		}
-	}
 }
 
 func BenchmarkExport(b *testing.B) {

@@ -300,12 +300,28 @@ func (p *player) capture() {
 	}
 }
 
+// noteReleased notes what was released since the last time, but for what the device does when it likes. What
+// several looks find completed one may find at once.
+func (p *player) noteReleased() {
+	if p.lags {
+		return
+	}
+	var released []int
+	for _, b := range p.heard {
+		if n, known := p.numbers[b.ID.Generation]; known {
+			released = append(released, n)
+		}
+	}
+	slices.Sort(released)
+	p.note("released %v", released)
+	p.heard = nil
+}
+
 func (p *player) look() {
 	s := p.Runtime.Stats()
 	s.OwnPool.Steals.Time, s.OwnPool.Remaps.Time, s.OwnPool.Growths.Time, s.OwnPool.Trims.Time = 0, 0, 0, 0
 	s.WaitsQueued, s.WaitsElided = 0, 0 // a use that the host has seen done by then needs none
 	s.Events = 0                        // how many events are kept for later is of the way
-	s.OwnPool.Behind = 0                // and what the host has seen of work that a capture keeps back
 	if p.lags {
 		s.OwnPool, s.Pending, s.Reserved, s.ReservedHigh, s.Cached, s.PoolUsedHigh, s.PeakOutstanding, s.Charged = core.OwnPoolStats{}, core.Amount{}, 0, 0, 0, 0, 0, 0
 	}
@@ -357,6 +373,8 @@ func (p *player) step() {
 			p.steps[s.name]++
 			p.catchUp()
 			s.do()
+			p.catchUp()
+			p.noteReleased()
 		}
 	}
 }
@@ -397,14 +415,8 @@ func (p *player) finish() {
 	}
 	p.note("drain: %s", because(p.Runtime.Drain(context.Background())))
 	p.look()
-	var released []int
-	for _, b := range p.heard {
-		if n, known := p.numbers[b.ID.Generation]; known {
-			released = append(released, n)
-		}
-	}
-	slices.Sort(released) // what several looks find completed one may find at once
-	p.note("released %v", released)
+	p.lags = false
+	p.noteReleased()
 	if s := p.Runtime.Stats(); s.Outstanding() != (core.Amount{}) || s.Charged != 0 || s.Underflows != 0 {
 		p.t.Errorf("at the end %+v are held, %d bytes charged, %d underflows", s.Outstanding(), s.Charged, s.Underflows)
 	}

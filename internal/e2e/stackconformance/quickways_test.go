@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
 )
@@ -63,6 +64,15 @@ func TestAStrangerSeesEveryCall(t *testing.T) {
 			churn(t, s.Runtime, stream, n)
 			if a, f := stranger.Calls.Allocations.Load(), stranger.Calls.Frees.Load(); a != n || f != n {
 				t.Errorf("it saw %d allocations and %d frees of %d", a, f, n)
+			}
+			for i, layer := range []core.Resource{s.log, s.budget, s.guard, s.calls} {
+				begins := path.Of(layer)
+				for begins.Below != nil {
+					begins = begins.Below
+				}
+				if begins.Calls() != (i >= place) {
+					t.Errorf("the path of %v begins with calls: %v", layer, begins.Calls())
+				}
 			}
 			s.counted(t, n)
 		})

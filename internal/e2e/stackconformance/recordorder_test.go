@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -28,13 +29,17 @@ func TestLayersFindTheirRecordsInEveryOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := teststack.Open(t, teststack.Config{Streams: 2, Pool: &cuda.PoolConfig{}})
-			top := must.Get(core.Chain(s.Backend, layers...))(t)
+			gate := pathtest.NewGate(s.Backend, 0, 0)
+			top := must.Get(core.Chain(gate, layers...))(t)
 			on := s.Lease(t, "a").ID()
 			for range 100 {
 				b := must.Get(top.Allocate(t.Context(), core.Request{Bytes: 4096, Stream: on}))(t)
 				must.Get(top.Deallocate(t.Context(), b.ID))(t)
 			}
 			must.Do(t, top.Drain(t.Context()))
+			if a, f := gate.AtOnce.Allocations.Load(), gate.AtOnce.Frees.Load(); a < 90 || f < 90 {
+				t.Errorf("%d allocations and %d frees of 100 were served at once", a, f)
+			}
 			if st := top.Stats(); st.Charged != 0 || st.Outstanding() != (core.Amount{}) || st.Allocations != 100 {
 				t.Errorf("charged %d, outstanding %+v, allocations %d", st.Charged, st.Outstanding(), st.Allocations)
 			}
