@@ -131,7 +131,13 @@ func (p *player) allocate() {
 
 // catchUp waits until the device has done everything, and the host knows.
 func (p *player) catchUp() {
-	if p.lags || p.inside {
+	if !p.lags {
+		p.waitForDevice()
+	}
+}
+
+func (p *player) waitForDevice() {
+	if p.inside {
 		return
 	}
 	for _, err := range []error{p.Sim.Synchronize(), p.Runtime.ReapPending(context.Background())} {
@@ -318,12 +324,13 @@ func (p *player) noteReleased() {
 }
 
 func (p *player) look() {
+	p.waitForDevice()
 	s := p.Runtime.Stats()
 	s.OwnPool.Steals.Time, s.OwnPool.Remaps.Time, s.OwnPool.Growths.Time, s.OwnPool.Trims.Time = 0, 0, 0, 0
 	s.WaitsQueued, s.WaitsElided = 0, 0 // a use that the host has seen done by then needs none
 	s.Events = 0                        // how many events are kept for later is of the way
 	if p.lags {
-		s.OwnPool, s.Pending, s.Reserved, s.ReservedHigh, s.Cached, s.PoolUsedHigh, s.PeakOutstanding, s.Charged = core.OwnPoolStats{}, core.Amount{}, 0, 0, 0, 0, 0, 0
+		s.OwnPool, s.Reserved, s.ReservedHigh, s.Cached, s.PoolUsedHigh, s.PeakOutstanding = core.OwnPoolStats{}, 0, 0, 0, 0, 0
 	}
 	freed := s.FreeToReusable.Count()
 	s.FreeToReusable = core.Durations{}
