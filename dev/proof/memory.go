@@ -78,26 +78,22 @@ type counting struct {
 
 // Allocate counts.
 func (c counting) Allocate(o *path.Op) bool {
-	o.NotAtOnce = c.prepares
-	ok := c.path.Below.Layer.Allocate(o)
-	switch {
-	case !ok:
-		c.moves.SlowAllocations++
-	case o.AtOnce:
-		c.moves.QuickAllocations++
-	}
-	return ok
+	return c.count(o, c.path.Below.Layer.Allocate, &c.moves.QuickAllocations, &c.moves.SlowAllocations)
 }
 
 // Deallocate is Allocate for a free.
 func (c counting) Deallocate(o *path.Op) bool {
-	o.NotAtOnce = c.prepares
-	ok := c.path.Below.Layer.Deallocate(o)
+	return c.count(o, c.path.Below.Layer.Deallocate, &c.moves.QuickFrees, &c.moves.SlowFrees)
+}
+
+func (c counting) count(o *path.Op, below func(*path.Op) bool, atOnce, declined *uint64) bool {
+	o.NotAtOnce = o.NotAtOnce || c.prepares
+	ok := below(o)
 	switch {
 	case !ok:
-		c.moves.SlowFrees++
+		*declined++
 	case o.AtOnce:
-		c.moves.QuickFrees++
+		*atOnce++
 	}
 	return ok
 }

@@ -164,7 +164,7 @@ func Of(r core.Resource) *Path {
 // those, have no room for one more layer. It is for construction.
 func Over(upstream core.Resource, needsRecord bool) *Path {
 	p := Of(upstream)
-	if p == nil || p.layers.Load() == maxLayers || needsRecord && !HasRoom(upstream) {
+	if p == nil || p.layers.Load() == maxLayers || needsRecord && !hasRoom(upstream) {
 		f := &foreign{upstream: upstream}
 		f.path = New(upstream, f, nil)
 		return f.path

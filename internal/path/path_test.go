@@ -223,36 +223,26 @@ func TestAnErrorIsCuredOrExplainedByTheLayersThatWereAsked(t *testing.T) {
 	}
 }
 
-// Where code of the user's panics the layers give back what they keep, and nobody's block is freed.
+// Where code of the user's panics the layers give back what they keep, and the block that the caller does not get is freed.
 func TestAPanicLeavesNothingBehind(t *testing.T) {
-	for where, c := range map[string]struct {
-		willing bool
-		want    []string
-	}{
-		"prepares": {true, []string{"lower prepares", "lower settles", "upper settles"}},
-		"settles":  {true, []string{"lower settles", "upper settles", "upper Deallocate"}},
+	for where, want := range map[string][]string{
+		"prepares": {"lower prepares", "lower settles", "upper settles", "top settles"},
+		"settles":  {"lower settles", "upper settles", "top Deallocate"},
 	} {
 		_, lower, upper, told := stack()
-		lower.panics = where
-		if where == "prepares" {
+		if lower.panics = where; where == "prepares" {
 			lower.lacks = 1
 		}
-		settling := put(upper, "top", told)
-		settling.path.Layer = settlingAll{shareOf{settling}, []*path.Path{lower.path, upper.path}}
+		top := put(upper, "top", told)
+		top.path.Layer = settlingAll{shareOf{top}, []*path.Path{lower.path, upper.path}}
 		func() {
 			defer func() {
 				if recover() == nil {
 					t.Errorf("%s: the panic is lost", where)
 				}
 			}()
-			_, _ = settling.Allocate(t.Context(), core.Request{Bytes: 9, Stream: lease})
+			_, _ = top.Allocate(t.Context(), core.Request{Bytes: 9, Stream: lease})
 		}()
-		want := c.want
-		if where == "settles" {
-			want = []string{"lower settles", "upper settles", "top Deallocate"}
-		} else {
-			want = append(want, "top settles")
-		}
 		if !slices.Equal(*told, want) {
 			t.Errorf("%s: told %q, want %q", where, *told, want)
 		}

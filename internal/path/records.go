@@ -62,9 +62,9 @@ func SharedBy(r core.Resource) *Records {
 	return nil
 }
 
-// HasRoom reports whether the records that r shares have room for a part of one more layer. It is for the
+// hasRoom reports whether the records that r shares have room for a part of one more layer. It is for the
 // construction of a layer.
-func HasRoom(r core.Resource) bool {
+func hasRoom(r core.Resource) bool {
 	records := SharedBy(r)
 	if records == nil {
 		return true
