@@ -96,7 +96,9 @@ func (r serving) Allocate(o *path.Op) bool {
 	if !o.AtOnce {
 		return o.Decline(r.path)
 	}
-	o.Ended = monotime.Now()
+	if o.Timed {
+		o.Ended = monotime.Now()
+	}
 	return true
 }
 
@@ -118,7 +120,9 @@ func (r serving) Deallocate(o *path.Op) bool {
 	if !o.AtOnce {
 		return o.Decline(r.path)
 	}
-	o.Ended = monotime.Now()
+	if o.Timed {
+		o.Ended = monotime.Now()
+	}
 	if r.listeners.OffPath() {
 		o.Settles(r.path)
 	}

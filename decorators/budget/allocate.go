@@ -63,7 +63,9 @@ type grant struct {
 // handed out yet.
 func (g *grant) become(of core.Generation, rec *record) {
 	rec.tally, rec.account = g.tally, g.drawn.account
-	rec.ledger.Store(g.ledger)
+	if rec.ledger.Load() != g.ledger { // nearly never: an atomic store takes longer than the rest
+		rec.ledger.Store(g.ledger)
+	}
 	rec.bytes, rec.drawn = g.drawn.bytes+g.padding.bytes, g.drawn.bytes
 	rec.pending, rec.state = false, g.as
 	rec.of.Store(uint64(of))
