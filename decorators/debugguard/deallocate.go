@@ -158,7 +158,7 @@ func (r *Resource) revive(rec *ledger.Record, g core.Generation) {
 	}
 }
 
-// freeGuarded frees a guarded block that nobody uses. One that was poisoned
+// freeGuarded frees a guarded block that is not in use. One that was poisoned
 // goes to quarantine, whatever else failed: its bytes are gone, so its owner
 // cannot have it back.
 func (r *Resource) freeGuarded(ctx context.Context, rec *ledger.Record) (core.Block, error) {

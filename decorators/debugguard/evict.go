@@ -41,7 +41,7 @@ func (r *Resource) quarantineLimit() uint64 {
 	}
 }
 
-// followPeak raises the limit of a quarantine that nobody has sized to its share of the most
+// followPeak raises the limit of a quarantine of the default size to its share of the most
 // that callers have had, if so many bytes more need it. That peak never falls, so it is looked
 // at only where the limit does not do.
 func (r *Resource) followPeak(incoming uint64) {
@@ -52,8 +52,8 @@ func (r *Resource) followPeak(incoming uint64) {
 	raise(&r.quarantine.sampled, min(r.cfg.QuarantineBytes, r.upstream.Stats().PeakBytes/quarantineShare))
 }
 
-// enforceLimit lets go what is over the limit once so many bytes come in. Whoever is
-// evicting already does it for all. What fails stays, for later.
+// enforceLimit lets go what is over the limit once so many bytes come in. A goroutine
+// that is evicting already does it for all. What fails stays, for later.
 func (r *Resource) enforceLimit(ctx context.Context, incoming uint64) {
 	if r.quarantine.queue.size().Blocks+r.canaries.queue.size().Blocks == 0 || !r.evicting.TryLock() {
 		return
@@ -185,8 +185,8 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*ledger.Record) (n 
 	return n
 }
 
-// forwardEvicted frees a block at the upstream. One that somebody freed around the
-// guard is let go too.
+// forwardEvicted frees a block at the upstream. One that was freed around the
+// guard leaves quarantine too.
 func (r *Resource) forwardEvicted(ctx context.Context, rec *ledger.Record) error {
 	returned := false
 	defer func() {

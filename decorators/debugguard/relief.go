@@ -58,7 +58,7 @@ func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block,
 	}
 	returned := false
 	defer func() {
-		if !returned && b.ID.Generation != 0 { // who hears of refusals panics, and nobody gets the block
+		if !returned && b.ID.Generation != 0 { // a listener of refusals panics, so the block has no owner
 			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), b.ID)
 		}
 	}()

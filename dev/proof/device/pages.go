@@ -176,7 +176,7 @@ func (d *Device) Held() (n int) {
 	return n
 }
 
-// Idle is how many of the pages that are held nobody has: no block lies there, and the device has done
+// Idle is how many of the pages that are held have no owner: no block lies there, and the device has done
 // all that is on the streams of the frees of those that did.
 func (d *Device) Idle() int {
 	idle := d.Held()

@@ -55,8 +55,8 @@ type Node struct {
 	// treat as one with it: the run in which it was found, or to which it was given. A
 	// driver's allocator has none.
 	Near Cells
-	// Lazy: the free waits for nothing. It is ordered as its stream is, and whoever gets its cells comes after
-	// it and after all uses of the block.
+	// Lazy: the free waits for nothing. It is ordered as its stream is, and the allocation that gets its cells
+	// comes after it and after all uses of the block.
 	Lazy bool
 	// Grouped: others were freed by the same call, and the waits of all lie before it.
 	Grouped bool

@@ -12,11 +12,10 @@ package oracle
 //     returned. So a wait is needed if it is without what the host knew only
 //     by calls that had not returned when the wait's own call began.
 //   - An event that was recorded while an allocation was being made on its stream
-//     may lie on either side of it, and nobody can know. So a wait is needed if
+//     may lie on either side of it, which cannot be known. So a wait is needed if
 //     it is without such an event's standing for the allocation.
 //   - What others put on the stream of an allocation before that has returned may
-//     lie before its event. So whoever comes after the allocation may come after
-//     that.
+//     lie before its event. So what comes after the allocation may come after that.
 //
 // An order that must be is never excused.
 

@@ -227,7 +227,7 @@ func (p *Plan) Free(n Node, waits bool) (needs []Need, freed bool) {
 			p.need(n.Stream, int32(i))
 		}
 	}
-	p.shared[p.nodes[alloc].Stream] &^= 1 << n.Block // nobody can need its point
+	p.shared[p.nodes[alloc].Stream] &^= 1 << n.Block // its point cannot be needed any more
 	if !waits && slices.ContainsFunc(p.needs, func(d Need) bool { return d.By == ByWait }) {
 		return p.needs, false
 	}

@@ -75,7 +75,7 @@ func (h *History) movedBy(n *Node, at int32) int32 {
 	return -1
 }
 
-// usesOf yields the ends of the launches that whoever gets the memory of a lazy free must come after.
+// usesOf yields the ends of the launches that the next allocation in the memory of a lazy free must come after.
 func (u *reuse) usesOf(free int32) func(func(int32) bool) {
 	return func(yield func(int32) bool) {
 		for _, d := range u.uses {
@@ -187,7 +187,7 @@ func (h *History) knownBefore(free, alloc int32) bool {
 }
 
 // bringsMerged reports whether a node comes after something that cells were
-// merged with, and that nobody can know to be before an allocation without its waits.
+// merged with, and that cannot be known to be before an allocation without its waits.
 func (h *History) bringsMerged(cells Cells, from, alloc int32) bool {
 	for c := range cells.all {
 		for other := range alloc {
