@@ -188,14 +188,9 @@ func (x *explorer) run(done, asleep []uint64, m *memory, steps int) {
 		if has(asleep, at) {
 			return
 		}
-		if !x.step(m, at) {
-			h.blamef("%s reads a wrong value or finds its block dead, in some order", h.text(at))
-			x.found.wrong++
-			x.found.schedules++
+		if !x.goes(m, at, done, asleep) {
 			return
 		}
-		add(done, at)
-		x.wake(asleep, at)
 	}
 	x.found.schedules++
 }
@@ -242,25 +237,25 @@ func (x *explorer) branch(done, asleep []uint64, m *memory, steps int) {
 			continue
 		}
 		next, doneNext, asleepNext := *m, slices.Clone(done), slices.Clone(asleep)
-		if x.step(&next, at) {
-			add(doneNext, at)
-			x.wake(asleepNext, at)
+		if x.goes(&next, at, doneNext, asleepNext) {
 			x.run(doneNext, asleepNext, &next, steps+1)
-		} else {
-			h.blamef("%s reads a wrong value or finds its block dead, in some order", h.text(at))
-			x.found.wrong++
-			x.found.schedules++
 		}
 		add(asleep, at)
 	}
 }
 
-// wake lets those try again that conflict with what has run.
-func (x *explorer) wake(asleep []uint64, at int32) {
+// goes runs a node, lets those try again that conflict with it, and reports
+// whether all was well.
+func (x *explorer) goes(m *memory, at int32, done, asleep []uint64) bool {
+	if !x.step(m, at) {
+		x.h.blamef("%s reads a wrong value or finds its block dead, in some order", x.h.text(at))
+		x.found.wrong++
+		x.found.schedules++
+		return false
+	}
+	add(done, at)
 	for i, word := range x.clash.row(at) {
 		asleep[i] &^= word
 	}
+	return true
 }
-
-func has(set []uint64, at int32) bool { return set[at>>6]>>(uint(at)&63)&1 != 0 }
-func add(set []uint64, at int32)      { set[at>>6] |= 1 << (uint(at) & 63) }

@@ -1,5 +1,7 @@
 package oracle
 
+import "slices"
+
 // Where calls overlap, what came between the waits of a call and the launch
 // that it is for must not be held against it:
 //
@@ -45,13 +47,9 @@ func (h *History) neededWhenQueued(wait int32) bool {
 			h.joinFrom(wait, n)
 		}
 	}
-	for _, d := range h.demands {
-		brought := d.first == w.From || w.From >= 0 && h.before.has(w.From, d.first)
-		if d.then == owner && brought && !h.scratch.has(wait, d.first) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.demands, func(d demand) bool {
+		return d.then == owner && h.reaches(w.From, d.first) && !h.scratch.has(wait, d.first)
+	})
 }
 
 // traceSure fills the rows up to node end without a wait, and without what the

@@ -258,11 +258,6 @@ func (p *Plan) need(stream uint8, first int32) {
 	p.needs = append(p.needs, d)
 }
 
-// IsKnown reports whether the host has seen a node done.
-func (p *Plan) IsKnown(node int32) bool {
-	return slices.ContainsFunc(p.learned, func(l lesson) bool { return l.node == node || p.before.has(l.node, node) })
-}
-
 // queue queues the waits that are needed: those that no other brings.
 func (p *Plan) queue(n Node) {
 	for i := range p.needs {

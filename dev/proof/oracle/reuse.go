@@ -1,6 +1,9 @@
 package oracle
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // reuse is what is known of free memory while the demands are listed.
 type reuse struct {
@@ -142,15 +145,7 @@ func (h *History) hadBefore(first, alloc int32) bool {
 	for w := range h.ownWaits(alloc) {
 		last = h.previous[w]
 	}
-	if last >= 0 && (last == first || h.before.has(last, first)) {
-		return true
-	}
-	for _, l := range h.learned {
-		if l.at <= alloc && (l.node == first || h.before.has(l.node, first)) {
-			return true
-		}
-	}
-	return false
+	return h.reaches(last, first) || h.knewBy(alloc, first)
 }
 
 // allowLate notes for which of its waits an allocation has a reason.
@@ -194,14 +189,14 @@ func (h *History) bringsMerged(cells Cells, from, alloc int32) bool {
 			if !h.reuse.merged.has(int32(c), other) && h.reuse.free[c] != other {
 				continue
 			}
-			if (from == other || h.before.has(from, other)) && !h.knownBefore(other, alloc) {
+			if h.reaches(from, other) && !h.knownBefore(other, alloc) {
 				return true
 			}
 			if h.isBroughtBack(other, from) {
 				return true
 			}
 			for use := range h.reuse.usesOf(other) {
-				if (from == use || h.before.has(from, use)) && !h.hadBefore(use, alloc) {
+				if h.reaches(from, use) && !h.hadBefore(use, alloc) {
 					return true
 				}
 			}
@@ -229,10 +224,7 @@ func (h *History) isBroughtBack(free, by int32) bool {
 // isLate reports whether a wait is one that an allocation may have.
 func (h *History) isLate(wait int32) bool {
 	w := &h.nodes[wait]
-	for _, d := range h.reuse.late {
-		if d.first == w.From && h.nodes[d.then].Op == w.Op && h.nodes[d.then].Kind == Alloc {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.reuse.late, func(d demand) bool {
+		return d.first == w.From && h.nodes[d.then].Op == w.Op && h.nodes[d.then].Kind == Alloc
+	})
 }
