@@ -117,12 +117,10 @@ func (h *History) needed(wait int32) bool {
 	}
 	h.scratch.like(&h.before)
 	copy(h.scratch.words, h.before.words[:int(wait)*h.before.width])
-	h.trace(&h.scratch, wait, func(at int32) int32 {
-		if at == wait {
-			return -1
-		}
-		return h.nodes[at].From
-	})
+	h.order(&h.scratch, &h.scratch, wait, -1)
+	for at := wait + 1; int(at) < len(h.nodes); at++ {
+		h.order(&h.scratch, &h.scratch, at, h.nodes[at].From)
+	}
 	lost := func(d demand) bool { return h.before.has(d.then, d.first) && !h.scratch.has(d.then, d.first) }
 	return slices.ContainsFunc(h.demands, lost) || h.overlapped && h.neededWhenQueued(wait)
 }
@@ -154,14 +152,6 @@ func (h *History) loses(then, without int32) bool {
 	})
 }
 
-// trace fills the rows from node start on, with another notion of what nodes
-// wait for.
-func (h *History) trace(r *rows, start int32, from func(int32) int32) {
-	for at := start; int(at) < len(h.nodes); at++ {
-		h.order(r, r, at, from(at))
-	}
-}
-
 // judgeExtra compares what is ordered with what must be.
 func (h *History) judgeExtra(v *Verdict) {
 	if h.hasUnfenced() { // what the engine did not know of, others may come after
@@ -169,7 +159,7 @@ func (h *History) judgeExtra(v *Verdict) {
 	}
 	works := h.works(false)
 	v.Extra = h.beyond(works)
-	if v.Extra == 0 || !h.hasAborted() {
+	if v.Extra == 0 || !slices.ContainsFunc(h.nodes, func(n Node) bool { return n.Aborted }) {
 		h.blameExtra(works, v.Extra)
 		return
 	}
@@ -227,10 +217,6 @@ func (h *History) works(unfenced bool) []uint64 {
 		}
 	}
 	return set
-}
-
-func (h *History) hasAborted() bool {
-	return slices.ContainsFunc(h.nodes, func(n Node) bool { return n.Aborted })
 }
 
 // blameExtra names the first order too many.
