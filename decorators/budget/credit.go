@@ -52,8 +52,8 @@ func (l *ledger) leaves(credit uint64) bool {
 	return l.recalls.Load() == 0 && credit <= less(l.limit.Load(), l.used.Load())/creditShare
 }
 
-// withoutCredit calls try while no stream ledger has credit or gets any.
-func (t *streamLedgers) withoutCredit(try func()) {
+// recallCredit calls try while no stream ledger has credit or gets any.
+func (t *streamLedgers) recallCredit(try func()) {
 	t.ledger.recalls.Add(1)
 	defer t.ledger.recalls.Add(-1)
 	t.recall()

@@ -50,7 +50,7 @@ import "sync/atomic"
 //     recalls is: that makes of credit a grant, and used stays as it is.
 //   - A request that found no room raises recalls, then takes the credit of all stream
 //     ledgers, each under its lock, then tries again, and lowers recalls after that.
-//     [streamLedgers.withoutCredit] is these steps.
+//     [streamLedgers.recallCredit] is these steps.
 //
 // So at the instant of that try there is no credit. A stream ledger was empty when
 // its lock was released after the sweep had taken its credit; one that locked it later

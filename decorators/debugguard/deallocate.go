@@ -27,7 +27,7 @@ func (s share) prepareFree(ctx context.Context, o *path.Op) (err error) {
 	if id.Ordinal != r.ordinal && now.setting.Mode != Off {
 		return r.foreignDevice(id)
 	}
-	r.readInPassing(now)
+	r.pollVerdicts(now)
 	rec := r.ledger.Get(id)
 	if rec != nil && rec.Guard == nil && rec.Retire(id.Generation) {
 		return s.prepareUnguarded(ctx, o, rec)

@@ -121,7 +121,7 @@ func (r *Resource) evict(ctx context.Context, q *queue, blocks []*ledger.Record,
 			q.restore(slices.DeleteFunc(blocks, r.gone))
 		}
 	}()
-	freed, left, err := r.letGo(ctx, blocks, stop)
+	freed, left, err := r.releaseQuarantined(ctx, blocks, stop)
 	returned = true
 	q.restore(left)
 	return freed, err
@@ -136,10 +136,10 @@ func (r *Resource) gone(rec *ledger.Record) bool {
 // errStopped is that of a change of the mode which Close has stopped.
 var errStopped = fmt.Errorf("debugguard: stopped letting blocks go: the guard is %w", core.ErrClosed)
 
-// letGo queues the last comparison of blocks, in batches of one stream, and behind it
+// releaseQuarantined queues the last comparison of blocks, in batches of one stream, and behind it
 // their free. It returns those that are left: whose free failed, and all behind where
 // stop said so.
-func (r *Resource) letGo(ctx context.Context, blocks []*ledger.Record, stop func() bool) (freed uint64, left []*ledger.Record, err error) {
+func (r *Resource) releaseQuarantined(ctx context.Context, blocks []*ledger.Record, stop func() bool) (freed uint64, left []*ledger.Record, err error) {
 	slices.SortStableFunc(blocks, func(a, b *ledger.Record) int { return cmp.Compare(a.Stream(), b.Stream()) })
 	compared := 0
 	for i, rec := range blocks {
