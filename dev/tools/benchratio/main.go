@@ -29,6 +29,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/aclements/go-moremath/stats"
 	"golang.org/x/perf/benchfmt"
 )
 
@@ -103,15 +104,7 @@ func find[T any](list *[]*T, is func(*T) bool, otherwise *T) *T {
 	return otherwise
 }
 
-// median is 0 of none.
-func median(runs []float64) float64 {
-	if len(runs) == 0 {
-		return 0
-	}
-	n := len(runs)
-	runs = slices.Sorted(slices.Values(runs))
-	return (runs[(n-1)/2] + runs[n/2]) / 2
-}
+func median(runs []float64) float64 { return stats.Sample{Xs: runs}.Quantile(.5) }
 
 func (m *member) isBase() bool {
 	return m.leaf == "bare" || strings.HasSuffix(m.leaf, "=bare") || m.leaf == "goroutines=1" || m.leaf == "c"
