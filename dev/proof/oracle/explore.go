@@ -39,7 +39,7 @@ type memory struct {
 }
 
 const (
-	nobody = 0xff
+	noBlock = 0xff
 	// MaxBlocks is how many blocks a history may have.
 	MaxBlocks = 32
 	// maxWrong ends the search: it is bad enough.
@@ -62,7 +62,7 @@ func (h *History) explore() (schedules, wrong int) {
 func newMemory() memory {
 	m := memory{}
 	for i := range m.live {
-		m.live[i] = nobody
+		m.live[i] = noBlock
 	}
 	return m
 }
@@ -151,7 +151,7 @@ func (x *explorer) step(m *memory, at int32) bool {
 	switch n.Kind {
 	case Alloc:
 		for c := range n.Cells.all {
-			well = well && (m.live[c] == nobody || x.lazy>>m.live[c]&1 != 0)
+			well = well && (m.live[c] == noBlock || x.lazy>>m.live[c]&1 != 0)
 			m.live[c], m.value[c] = n.Block, value
 		}
 	case Free:
@@ -160,7 +160,7 @@ func (x *explorer) step(m *memory, at int32) bool {
 		}
 		for c := range n.Cells.all {
 			well = well && m.live[c] == n.Block
-			m.live[c] = nobody
+			m.live[c] = noBlock
 		}
 	case Work:
 		for uses := n.Reads | n.Writes; uses != 0; uses &= uses - 1 {
