@@ -190,7 +190,7 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 // frees its slot; the stream must be locked, so that it is removed once.
 func (t *streamTable) remove(s *stream) error {
 	if !slices.Contains(t.streams(), s) {
-		return nil // by somebody else
+		return nil // by another caller
 	}
 	if err := s.CloseEvents(); err != nil {
 		return err
