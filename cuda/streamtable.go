@@ -319,14 +319,20 @@ func (t *streamTable) find(op string, id core.BlockID, stream core.StreamID) (*b
 	return t.lock(t.lookup(id), op, id, stream)
 }
 
-// findOn is find for work on s.
-func (t *streamTable) findOn(s *stream, op string, id core.BlockID, stream core.StreamID) (*block, error) {
-	if id.AllocStream == stream && id.Ordinal == t.ordinal {
-		if b := s.books.blocks.Load(id.Generation); b != nil {
-			return t.lock(b, op, id, stream)
-		}
+// loadOn is load for work on s.
+func (t *streamTable) loadOn(s *stream, id core.BlockID, stream core.StreamID) *block {
+	if id.AllocStream == stream {
+		return s.books.blocks.Load(id.Generation)
 	}
-	return t.find(op, id, stream)
+	return t.load(id)
+}
+
+// lockFound is find of a block that load may have found.
+func (t *streamTable) lockFound(b *block, op string, id core.BlockID, stream core.StreamID) (*block, error) {
+	if b == nil || id.Ordinal != t.ordinal {
+		return t.find(op, id, stream)
+	}
+	return t.lock(b, op, id, stream)
 }
 
 // lock locks a block that was found, if it was and is live.

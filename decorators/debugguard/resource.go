@@ -96,7 +96,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		r.quarantine.sampled.Store(min(cfg.QuarantineBytes, MinQuarantineBytes))
 	}
 	for i := range r.watches {
-		r.watches[i] = path.Watch{Announce: r.announce, Withdraw: r.withdrawn, ReadsOnly: i > 0}
+		r.watches[i] = path.Watch{Suspects: r.suspects, Announce: r.announce, Withdraw: r.withdrawn, ReadsOnly: i > 0}
 	}
 	r.launches.resize(cfg.Advanced.Launches)
 	r.throttle.perSecond = uint64(min(max(cfg.Advanced.SampleRate, 0), 1<<30))
