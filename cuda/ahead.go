@@ -2,13 +2,14 @@ package cuda
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
 // ahead is pages that are mapped before a stream needs them. A request waits for the pages that it
 // needs; what the pool grows by besides the background maps, for the same arena, from which other streams
 // may take it over. Another request that needs the device's memory before that maps it first. arenas.growing
-// guards all but start, which is set once.
+// guards all but start, which is set once, and waiting.
 type ahead struct {
 	// start runs a function in the background while the memory is open; nil if nothing runs there.
 	start func(func() error)
@@ -18,22 +19,31 @@ type ahead struct {
 	// by is how many pages the pool grew by at grown.
 	by    uint64
 	grown time.Time
+	// waiting is how many pages the requests lack that wait for growing, of a large request growth: pages of
+	// others do little for it.
+	waiting atomic.Int64
 }
 
 // A pool that grows again within growsSoon grows by twice as many pages as before, but by at most one for
-// growthShare that it holds.
+// growthShare that it holds. For each page that a waiting request lacks it grows by growthWaiting: then
+// those requests, and the next ones of their streams, need no call of the driver.
 const (
-	growsSoon   = 100 * time.Millisecond
-	growthShare = 256
+	growsSoon     = 100 * time.Millisecond
+	growthShare   = 256
+	growthWaiting = 2
 )
 
-// growBy is how many pages a pool that holds so many grows by, if it may; growing is held.
-func (a *ahead) growBy(now time.Time, held uint64) uint64 {
+// growBy is how many pages a pool that holds so many grows by, if it may, for a request that needs
+// some; growing is held.
+func (a *ahead) growBy(now time.Time, needed, held uint64) uint64 {
 	by := uint64(growth)
 	if now.Sub(a.grown) < growsSoon {
 		by = max(by, min(2*a.by, held/growthShare))
 	}
 	a.by, a.grown = by, now
+	if waiting := uint64(a.waiting.Load()); waiting > 0 {
+		by = max(by, needed+growthWaiting*waiting)
+	}
 	return by
 }
 

@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,16 +20,35 @@ type aheadBench struct {
 	*testing.T
 	*PoolResource
 	drv     *drivertest.Faults
+	gate    *createGate
 	streams *StreamPool
 	pending func() error
+}
+
+// createGate is a driver whose next MemCreate lasts until open is closed, once the test has closed it.
+type createGate struct {
+	driver.Driver
+	closed        atomic.Bool
+	arrived, open chan struct{}
+}
+
+func (g *createGate) Unwrap() driver.Driver { return g.Driver }
+
+func (g *createGate) MemCreate(bytes uint64) (driver.MemHandle, error) {
+	if g.closed.CompareAndSwap(true, false) {
+		close(g.arrived)
+		<-g.open
+	}
+	return g.Driver.MemCreate(bytes)
 }
 
 func newAheadBench(t *testing.T, limit uint64) *aheadBench {
 	t.Helper()
 	device := must.Get(sim.Open(sim.Config{}))(t)
 	b := &aheadBench{T: t, drv: drivertest.NewFaults(device)}
-	b.streams = must.Get(NewStreamPool(b.drv, StreamPoolConfig{}))(t)
-	b.PoolResource = must.Get(NewPoolResource(b.drv, b.streams, PoolConfig{ReapInterval: -1, Limit: limit}))(t)
+	b.gate = &createGate{Driver: b.drv, arrived: make(chan struct{}), open: make(chan struct{})}
+	b.streams = must.Get(NewStreamPool(b.gate, StreamPoolConfig{Max: 40}))(t)
+	b.PoolResource = must.Get(NewPoolResource(b.gate, b.streams, PoolConfig{ReapInterval: -1, Limit: limit}))(t)
 	b.arenas.ahead.start = func(f func() error) { b.pending = f }
 	t.Cleanup(func() {
 		must.Do(t, b.Close(t.Context()), b.streams.Close(t.Context()), device.Close())
@@ -93,6 +114,43 @@ func TestAnotherStreamUsesWhatIsToBeMappedAhead(t *testing.T) {
 	b.free(first, second)
 }
 
+// Requests that have waited for the growth of another stream do not grow one after the other: the next of them has
+// the pool grow for all.
+func TestThePoolGrowsAtOnceForAllThatWait(t *testing.T) {
+	const requests = 32
+	b := newAheadBench(t, 0)
+	blocks := make(chan core.BlockID)
+	allocate := func() {
+		l := b.lease()
+		go func() {
+			block, err := b.Allocate(b.Context(), core.Request{Bytes: sim.Granule, Stream: l.ID()})
+			expect.Success(t, err)
+			blocks <- block.ID
+		}()
+	}
+	b.gate.closed.Store(true)
+	allocate()
+	<-b.gate.arrived
+	for range requests {
+		allocate()
+	}
+	for b.arenas.ahead.waiting.Load() < requests { // until all of them wait
+		runtime.Gosched()
+	}
+	close(b.gate.open)
+	var all []core.BlockID
+	for range requests + 1 {
+		all = append(all, <-blocks)
+	}
+	b.free(all...)
+	if grown := b.Stats().OwnPool.Growths; grown.Count > 4 {
+		t.Errorf("the pool has grown %d times, by %d pages in all", grown.Count, grown.Bytes/sim.Granule)
+	}
+	if waiting := b.arenas.ahead.waiting.Load(); waiting != 0 {
+		t.Errorf("%d pages are waited for at the end", waiting)
+	}
+}
+
 func TestATrimEndsWhatIsMappedAhead(t *testing.T) {
 	b := newAheadBench(t, 0)
 	b.free(b.allocate(b.lease(), 1000))
@@ -153,25 +211,28 @@ func TestTheLimitBoundsWhatIsMappedAhead(t *testing.T) {
 }
 
 // Demand that lasts makes a pool grow by more, bounded by what it holds; after a pause it grows by
-// as little as at first.
+// as little as at first. Requests that wait make it grow by more, too.
 func TestAPoolGrowsByDemand(t *testing.T) {
 	var a ahead
 	now := time.Now()
 	for i, c := range []struct {
-		later time.Duration
-		held  uint64
-		want  uint64
+		later         time.Duration
+		held, waiting uint64
+		want          uint64
 	}{
-		{0, 1 << 20, growth},
-		{growsSoon / 2, 1 << 20, 2 * growth},
-		{growsSoon / 2, 1 << 20, 4 * growth},
-		{growsSoon / 2, 5 * growth * growthShare, 5 * growth},
-		{growsSoon / 2, growthShare, growth},
-		{growsSoon / 2, 1 << 20, 2 * growth},
-		{growsSoon, 1 << 20, growth},
+		{0, 1 << 20, 0, growth},
+		{growsSoon / 2, 1 << 20, 0, 2 * growth},
+		{growsSoon / 2, 1 << 20, 0, 4 * growth},
+		{growsSoon / 2, 5 * growth * growthShare, 0, 5 * growth},
+		{growsSoon / 2, growthShare, 0, growth},
+		{growsSoon / 2, 1 << 20, 0, 2 * growth},
+		{growsSoon, 1 << 20, 0, growth},
+		{growsSoon, 0, 3 * growth, 1 + 6*growth},
+		{growsSoon, 0, 1, growth},
 	} {
 		now = now.Add(c.later)
-		if got := a.growBy(now, c.held); got != c.want {
+		a.waiting.Store(int64(c.waiting))
+		if got := a.growBy(now, 1, c.held); got != c.want {
 			t.Errorf("growth %d is by %d pages, want %d", i, got, c.want)
 		}
 	}

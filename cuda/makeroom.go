@@ -32,8 +32,11 @@ func (m *arenas) makeRoom(s *stream, bytes uint64, err error) error {
 	if done, err := m.findRoom(s, bytes); done || err != nil {
 		return err
 	}
+	lacks := min(int64(m.wholePages(bytes)/m.page), growth)
+	m.ahead.waiting.Add(lacks)
 	m.growing.Lock()
 	defer m.growing.Unlock()
+	m.ahead.waiting.Add(-lacks)
 	_ = m.fillAhead()
 	if done, err := m.findRoom(s, bytes); done || err != nil { // pages were mapped meanwhile
 		return err
@@ -372,7 +375,7 @@ func (m *arenas) fillHole(s *stream, r pages.Row, start time.Time, alone bool) e
 	collected := time.Since(start)
 	most := bytes
 	if m.spare() < bytes {
-		most = max(bytes, min(m.ahead.growBy(start, m.store.Held()/m.page)*m.page, m.room(ptr)))
+		most = max(bytes, min(m.ahead.growBy(start, bytes/m.page, m.store.Held()/m.page)*m.page, m.room(ptr)))
 	}
 	if m.ahead.start != nil {
 		err := m.fill(s.arena, ptr, bytes, collected)
