@@ -52,7 +52,7 @@ func (m *arenas) mapAhead(l *arena, at, bytes uint64) {
 	m.ahead.arena, m.ahead.at, m.ahead.left = l, at, bytes
 	m.ahead.start(func() error {
 		m.growing.Lock()
-		defer m.growing.Unlock()
+		defer m.unlockGrowing()
 		if m.closed {
 			return nil
 		}

@@ -114,35 +114,73 @@ func TestAnotherStreamUsesWhatIsToBeMappedAhead(t *testing.T) {
 	b.free(first, second)
 }
 
+// allocatePage allocates a page on a stream of its own in the background.
+func (b *aheadBench) allocatePage(to chan<- core.BlockID) {
+	b.Helper()
+	l := b.lease()
+	go func() {
+		block, err := b.Allocate(b.Context(), core.Request{Bytes: sim.Granule, Stream: l.ID()})
+		expect.Success(b, err)
+		to <- block.ID
+	}()
+}
+
+// stallGrowth allocates a page whose growth lasts until the gate is open.
+func (b *aheadBench) stallGrowth() <-chan core.BlockID {
+	b.Helper()
+	block := make(chan core.BlockID)
+	b.gate.closed.Store(true)
+	b.allocatePage(block)
+	<-b.gate.arrived
+	return block
+}
+
+// waiting returns when so many requests for a page wait for growth.
+func (b *aheadBench) waiting(requests int64) {
+	for b.arenas.ahead.waiting.Load() < requests {
+		runtime.Gosched()
+	}
+}
+
+// What is freed while a request waits for the growth of another stream serves it.
+func TestWhatIsFreedMeanwhileServesARequestThatWaitsToGrow(t *testing.T) {
+	b := newAheadBench(t, 0)
+	freed := b.allocate(b.lease(), sim.Granule)
+	b.arenas.ahead.left = 0
+	grown, served := b.stallGrowth(), make(chan core.BlockID)
+	b.allocatePage(served)
+	b.waiting(1)
+	b.free(freed)
+	select {
+	case block := <-served:
+		close(b.gate.open)
+		b.free(block)
+	case <-time.After(2 * time.Minute):
+		t.Error("the request waits for another stream's growth")
+		close(b.gate.open)
+		b.free(<-served)
+	}
+	b.free(<-grown)
+	b.holds("at the end", 2)
+}
+
 // Requests that have waited for the growth of another stream do not grow one after the other: the next of them has
 // the pool grow for all.
 func TestThePoolGrowsAtOnceForAllThatWait(t *testing.T) {
 	const requests = 32
 	b := newAheadBench(t, 0)
+	first := b.stallGrowth()
+	all := make([]core.BlockID, 0, requests+1)
 	blocks := make(chan core.BlockID)
-	allocate := func() {
-		l := b.lease()
-		go func() {
-			block, err := b.Allocate(b.Context(), core.Request{Bytes: sim.Granule, Stream: l.ID()})
-			expect.Success(t, err)
-			blocks <- block.ID
-		}()
-	}
-	b.gate.closed.Store(true)
-	allocate()
-	<-b.gate.arrived
 	for range requests {
-		allocate()
+		b.allocatePage(blocks)
 	}
-	for b.arenas.ahead.waiting.Load() < requests { // until all of them wait
-		runtime.Gosched()
-	}
+	b.waiting(requests)
 	close(b.gate.open)
-	var all []core.BlockID
-	for range requests + 1 {
+	for range requests {
 		all = append(all, <-blocks)
 	}
-	b.free(all...)
+	b.free(append(all, <-first)...)
 	if grown := b.Stats().OwnPool.Growths; grown.Count > 4 {
 		t.Errorf("the pool has grown %d times, by %d pages in all", grown.Count, grown.Bytes/sim.Granule)
 	}
