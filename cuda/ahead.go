@@ -19,6 +19,11 @@ type ahead struct {
 	// by is how many pages the pool grew by at grown.
 	by    uint64
 	grown time.Time
+	// demand is how many pages more came into use between two ticks, at most, while ticks are compared. inUse
+	// was at the last one, and more came at needed.
+	demand, inUse uint64
+	compared      bool
+	needed        time.Time
 	// waiting is how many pages the requests lack that wait for growing, of a large request growth: pages of
 	// others do little for it.
 	waiting atomic.Int64
@@ -32,6 +37,9 @@ const (
 	growthShare   = 256
 	growthWaiting = 2
 )
+
+// demandLasts is how long pages are kept ready for demand that has ended.
+const demandLasts = time.Second
 
 // growBy is how many pages a pool that holds so many grows by, if it may, for a request that needs
 // some; growing is held.
@@ -68,5 +76,36 @@ func (m *arenas) fillAhead() error {
 	if left == 0 || !slices.Contains(*m.all.Load(), l) { // its stream was given up
 		return nil
 	}
-	return m.fill(l, at, left, 0)
+	err := m.fill(l, at, left, 0)
+	if err == nil {
+		m.ahead.at += left
+	}
+	return err
+}
+
+// keepReady maps pages before a request lacks them, on a tick of the reaper: while the pool grows, as many are
+// free as came into use between two ticks, but no more than the pool grows by at a time. growing is held.
+func (m *arenas) keepReady(now time.Time) {
+	a := &m.ahead
+	if a.start == nil || now.Sub(a.grown) >= demandLasts && now.Sub(a.needed) >= demandLasts {
+		a.compared = false
+		return
+	}
+	_ = m.fillAhead()
+	held, free := m.store.Held()/m.page, m.spare()/m.page
+	for _, l := range *m.all.Load() {
+		free += l.freePages() / m.page
+	}
+	inUse := held - min(held, free)
+	switch {
+	case !a.compared:
+		a.compared, a.demand = true, 0
+	case inUse > a.inUse:
+		a.demand, a.needed = max(a.demand, inUse-a.inUse), now
+	}
+	a.inUse = inUse
+	if ready := min(a.demand, max(growth, held/growthShare)); ready > free {
+		a.left = min((ready-free)*m.page, m.room(a.at))
+		_ = m.fillAhead()
+	}
 }

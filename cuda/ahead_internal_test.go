@@ -235,6 +235,57 @@ func TestADriverThatFailsAheadCostsNoPage(t *testing.T) {
 	}
 }
 
+// While a program takes more and more pages, the reaper's ticks map what it will take until the next one, so that no
+// request waits for the driver. When it takes no more, or the limit is met, none are mapped.
+func TestTheReaperMapsAheadOfLastingDemand(t *testing.T) {
+	for _, perTick := range []int{1, 3, growth} {
+		b := newAheadBench(t, 0)
+		now := time.Now()
+		tick := func() {
+			now = now.Add(10 * time.Millisecond)
+			must.Do(t, b.arenas.tick(now))
+		}
+		l := b.lease()
+		var all []core.BlockID
+		take := func() (created uint64) {
+			before := b.drv.Calls(drivertest.MemCreate)
+			for range perTick {
+				all = append(all, b.allocate(l, sim.Granule))
+			}
+			return b.drv.Calls(drivertest.MemCreate) - before
+		}
+		for range 3 {
+			take()
+			tick()
+		}
+		for i := range 20 {
+			if created := take(); created > 0 {
+				t.Errorf("%d pages a tick: requests create %d pages in round %d", perTick, created, i)
+			}
+			tick()
+		}
+		if free := b.Stats().Cached / sim.Granule; free > growth {
+			t.Errorf("%d pages a tick: %d pages are ready", perTick, free)
+		}
+		held := b.Stats().Reserved / sim.Granule
+		now = now.Add(demandLasts)
+		for range 3 {
+			tick()
+			b.free(all[len(all)-1])
+			all = all[:len(all)-1]
+		}
+		b.holds("when demand has ended", held)
+		b.SetLimit(held * sim.Granule)
+		for range 2 * growth / perTick {
+			if _, err := b.Allocate(t.Context(), core.Request{Bytes: sim.Granule, Stream: l.ID()}); err != nil {
+				expect.Error(t, err, core.ErrOutOfMemory)
+			}
+			tick()
+		}
+		b.holds("at the limit", held)
+	}
+}
+
 // The limit bounds what is mapped ahead, and no request is refused for it.
 func TestTheLimitBoundsWhatIsMappedAhead(t *testing.T) {
 	b := newAheadBench(t, 3*sim.Granule)

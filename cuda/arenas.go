@@ -303,15 +303,24 @@ func (m *arenas) giveBack(f func() error) error {
 	return err
 }
 
-// trimIdle is a step of giving back what is not needed. From time to time it looks what of each
-// arena's memory was free at every moment since the last look; the steps after that give back
-// as much of it, a few pages each. An arena that needs its memory again keeps what is left.
-func (m *arenas) trimIdle(now time.Time) error {
-	if m.idle.after < 0 || !m.growing.TryLock() { // who has it maps or unmaps, and the next step will do
+// tick keeps pages ready while the pool grows, and gives back what is not needed.
+func (m *arenas) tick(now time.Time) error {
+	if !m.growing.TryLock() { // who has it maps or unmaps, and the next tick will do
 		return nil
 	}
 	defer m.unlockGrowing()
 	if m.closed {
+		return nil
+	}
+	m.keepReady(now)
+	return m.trimIdle(now)
+}
+
+// trimIdle is a step of giving back what is not needed. From time to time it looks what of each
+// arena's memory was free at every moment since the last look; the steps after that give back
+// as much of it, a few pages each. An arena that needs its memory again keeps what is left. growing is held.
+func (m *arenas) trimIdle(now time.Time) error {
+	if m.idle.after < 0 {
 		return nil
 	}
 	if now.Sub(m.idle.turned) >= m.idle.after {
