@@ -130,17 +130,17 @@ func (b *streamBooks) joins(group *books.Group, lane *path.Lane) {
 // admit enters a fresh block and raises the peaks of the books' group.
 func (b *streamBooks) admit(group *books.Group, record *block) {
 	b.Lock()
-	short := b.enter(record)
+	b.file(record)
+	short := b.Enter(&record.core, &record.entry)
 	b.Unlock()
 	group.Raise(short)
 }
 
-// enter is admit with the lock held, but for the peaks.
-func (b *streamBooks) enter(record *block) books.Shortage {
+// file makes a record one of the table's; the lock must be held.
+func (b *streamBooks) file(record *block) {
 	g := record.core.ID.Generation
 	record.node.Word.Store(blocktable.Word(g, 0))
 	b.blocks.Insert(g, &record.node, record)
-	return b.Enter(&record.core, &record.entry)
 }
 
 // free takes a block out that is released as it is freed.
