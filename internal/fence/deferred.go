@@ -149,10 +149,15 @@ func (p *Point) sharers() int32 { return p.refs.Load() - 1 }
 // Flush records the ready point, if there is one and anybody could need it. It must
 // come before anything that is enqueued on the stream; the stream must be locked.
 func (s *Stream) Flush() error {
-	p := s.readyPoint
-	if p == nil {
+	if s.readyPoint == nil {
 		return nil
 	}
+	return s.flush()
+}
+
+// flush is Flush of a stream that has a ready point.
+func (s *Stream) flush() error {
+	p := s.readyPoint
 	if p.sharers() > 0 {
 		if err := p.recordDeferred(); err != nil {
 			return err
