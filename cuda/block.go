@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
-// block is the record of one allocation. Records are pooled, so whoever finds one
-// by its generation must compare the generation again under the lock.
+// block is the record of one allocation. Records are pooled, so code that
+// finds one by its generation compares the generation again under the lock.
 type block struct {
 	node blocktable.Node[block]
 	path.Record
@@ -63,8 +63,8 @@ func (r *blockRecords) get() *block {
 	return &made[0]
 }
 
-// fill makes b the record of a fresh allocation. It takes the lock: somebody
-// who found the block that it was before may be looking at it.
+// fill makes b the record of a fresh allocation. It takes the lock: a goroutine
+// that found the record's former block may be looking at it.
 func (b *block) fill(s *stream, c *core.Block, req *core.Request, ready *fence.Point) {
 	b.mu.Lock()
 	b.fillLocked(s, c, req, ready)
@@ -83,7 +83,7 @@ func (b *block) be(s *stream, c *core.Block, req *core.Request, mapped uint64) {
 	b.stream, b.poisoned, b.mapped, b.freeRequested = s, false, mapped, 0
 }
 
-// fillMapped is fill for an isolated block, which nobody has to wait for.
+// fillMapped is fill for an isolated block, which is ready at once.
 func (b *block) fillMapped(s *stream, c *core.Block, req *core.Request, mapped uint64) {
 	b.mu.Lock()
 	b.be(s, c, req, mapped)

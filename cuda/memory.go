@@ -38,8 +38,8 @@ import (
 //     tracker tries again.
 //
 // Where giveAtOnce is true, whatever is given may be taken on any stream at once, behind waits
-// that the memory queues itself on the stream that takes. So its block is released with it, and nobody
-// looks whether the device has come to its free; with a frontier it is released when that is seen
+// that the memory queues itself on the stream that takes. So its block is released with it, without
+// a look at whether the device has come to its free; with a frontier it is released when that is seen
 // completed. Otherwise it is given when its frontier is seen completed, and released when its free is.
 //
 // makeRoom, reap, trim, tick and close may wait for the driver, and no lock is held over them.

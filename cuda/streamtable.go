@@ -190,7 +190,7 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 // frees its slot; the stream must be locked, so that it is removed once.
 func (t *streamTable) remove(s *stream) error {
 	if !slices.Contains(t.streams(), s) {
-		return nil // by somebody else
+		return nil // by another caller
 	}
 	if err := s.CloseEvents(); err != nil {
 		return err
@@ -319,14 +319,20 @@ func (t *streamTable) find(op string, id core.BlockID, stream core.StreamID) (*b
 	return t.lock(t.lookup(id), op, id, stream)
 }
 
-// findOn is find for work on s.
-func (t *streamTable) findOn(s *stream, op string, id core.BlockID, stream core.StreamID) (*block, error) {
-	if id.AllocStream == stream && id.Ordinal == t.ordinal {
-		if b := s.books.blocks.Load(id.Generation); b != nil {
-			return t.lock(b, op, id, stream)
-		}
+// loadOn is load for work on s.
+func (t *streamTable) loadOn(s *stream, id core.BlockID, stream core.StreamID) *block {
+	if id.AllocStream == stream {
+		return s.books.blocks.Load(id.Generation)
 	}
-	return t.find(op, id, stream)
+	return t.load(id)
+}
+
+// lockFound is find of a block that load may have found.
+func (t *streamTable) lockFound(b *block, op string, id core.BlockID, stream core.StreamID) (*block, error) {
+	if b == nil || id.Ordinal != t.ordinal {
+		return t.find(op, id, stream)
+	}
+	return t.lock(b, op, id, stream)
 }
 
 // lock locks a block that was found, if it was and is live.
@@ -363,8 +369,10 @@ type stream struct {
 	// host is the stream's lane, under whose lock are its books, its part of a pool, and what
 	// the layers above have of it. spare are records of blocks that the next allocations
 	// take.
-	host  path.Lane
-	spare []*block
+	host path.Lane
+	// freedAtHand is the bytes of blocks that were freed under the lane's lock alone, which guards it.
+	freedAtHand uint64
+	spare       []*block
 
 	// frees is where retired blocks wait until they are released.
 	frees freeQueue

@@ -52,7 +52,13 @@ func (r *tracker) prepare(ctx context.Context, req *core.UseRequest) (core.Ticke
 		s.Leave()
 		return core.Ticket{}, nil, err
 	}
+	l.watch, _ = req.OwnWork.(*path.Watch)
 	in := &l.Intent
+	if r.lookUp(l) {
+		s.Leave()
+		l.keep()
+		return core.Ticket{}, nil, path.ErrDeclined
+	}
 	p, err := s.Announce(in)
 	if err != nil {
 		s.books.Fails.Add(1)
@@ -61,7 +67,6 @@ func (r *tracker) prepare(ctx context.Context, req *core.UseRequest) (core.Ticke
 		return core.Ticket{}, nil, err
 	}
 	l.point = p
-	l.watch, _ = req.OwnWork.(*path.Watch)
 	ended, err := r.announceOnBlocks(l)
 	if err == nil {
 		err = p.Fence(in)
@@ -121,17 +126,39 @@ func (r *tracker) tellEnd(in *core.Intent) {
 	}
 }
 
+// lookUp looks each block up, without a lock, and reports whether the layer that watches the launch suspects one of
+// several: a single one is judged where the launch is announced on it.
+func (r *tracker) lookUp(l *launch) (suspected bool) {
+	in := &l.Intent
+	for i := range in.Uses {
+		l.blocks = append(l.blocks, r.streams.table.loadOn(l.on, in.Uses[i].Block, in.Stream))
+		if len(in.Uses) > 1 && l.suspects(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// suspects asks the layer that watches the launch about one of its blocks.
+func (l *launch) suspects(use int) bool {
+	b := l.blocks[use]
+	return b != nil && l.watch != nil && l.watch.Suspects(&l.Uses[use], &b.Record)
+}
+
 // announceOnBlocks announces the launch on all its blocks and collects what must be
 // waited for. If a conflicting launch is in the way it also returns the channel that
 // is closed when that one ends. After an error the blocks that know of the
 // launch will find it withdrawn.
 func (r *tracker) announceOnBlocks(l *launch) (<-chan struct{}, error) {
-	in, p, s := &l.Intent, l.point, l.on
+	in, p := &l.Intent, l.point
 	for i := range in.Uses {
 		u := &in.Uses[i]
-		b, err := r.streams.table.findOn(s, "PrepareUse", u.Block, in.Stream)
+		b, err := r.streams.table.lockFound(l.blocks[i], "PrepareUse", u.Block, in.Stream)
 		if err != nil {
 			p.ReleaseMany(int32(len(in.Uses) - i))
+			if l.suspects(i) {
+				err = path.ErrDeclined
+			}
 			return nil, err
 		}
 		if l.watch != nil && !l.watch.Announce(in, u, &b.Record) {
@@ -344,7 +371,9 @@ type launch struct {
 	point *fence.Point
 	on    *stream
 	watch *path.Watch
-	_     [40]byte // launches share no cache line
+	// blocks are what was found of its uses without a lock.
+	blocks []*block
+	_      [16]byte // launches share no cache line
 }
 
 // launches are those that no stream keeps.
@@ -371,7 +400,7 @@ func (s *stream) openLaunch(owner core.Resource, req *core.UseRequest) (*launch,
 // keep closes the intent, for the stream's next launch.
 func (l *launch) keep() {
 	l.Close()
-	l.watch = nil
+	l.watch, l.blocks = nil, l.blocks[:0]
 	if l.point = nil; !l.on.spareLaunch.CompareAndSwap(nil, l) {
 		l.on = nil
 		launches.Put(l)

@@ -235,7 +235,7 @@ func (s share) Allocate(o *path.Op) bool {
 		return false
 	}
 	if o.Span.IsZero() {
-		s.callsOf(o.Lane).NoteAllocate(o.Took())
+		s.callsOf(o.Lane).NoteAllocate(o.Timed, o.Took())
 	} else {
 		o.Settles(s.r.path)
 	}
@@ -248,7 +248,7 @@ func (s share) Deallocate(o *path.Op) bool {
 		return false
 	}
 	if o.Span.IsZero() {
-		s.callsOf(o.Lane).NoteDeallocate(o.Took())
+		s.callsOf(o.Lane).NoteDeallocate(o.Timed, o.Took())
 	} else {
 		o.Settles(s.r.path)
 	}

@@ -107,13 +107,11 @@ func (r *Resource) announce(in *core.Intent, u *core.PreparedUse, of *path.Recor
 		return true // the upstream has judged
 	}
 	defer rec.Unlock()
-	if rec.State() != core.Live {
-		return rec.Guard == nil && r.Mode() == Off
+	live := rec.State() == core.Live
+	if may := r.mayUse(rec, live, u.Block.Ptr); !may || !live {
+		return may
 	}
 	if rec.Guard != nil {
-		if !rec.Guard.Layout.Contains(u.Block.Ptr) {
-			return false
-		}
 		rec.Guard.Open++
 		o.guarded = true
 	}
@@ -234,15 +232,19 @@ func (r *Resource) usable(use late) (*ledger.Record, error) {
 	return rec, nil
 }
 
-// suspects reports, without the lock of a record, whether one of some blocks is guarded or not live.
-func (r *Resource) suspects(uses []core.Use) bool {
-	for i := range uses {
-		id := &uses[i].Block
-		if rec := r.ledger.Get(*id); rec != nil && (rec.Guard != nil || !rec.IsLive(id.Generation)) {
-			return true
-		}
+// suspects reports, without the lock of a record, whether a block must not be used.
+func (r *Resource) suspects(u *core.PreparedUse, of *path.Record) bool {
+	rec := r.ledger.Known(of, u.Block.Generation)
+	return rec != nil && !r.mayUse(rec, rec.IsLive(u.Block.Generation), u.Block.Ptr)
+}
+
+// mayUse reports whether a block that is live or not may be used by a pointer; of one that is neither guarded nor live the
+// upstream judges while the guard is off.
+func (r *Resource) mayUse(rec *ledger.Record, live bool, ptr uint64) bool {
+	if !live {
+		return rec.Guard == nil && r.Mode() == Off
 	}
-	return false
+	return rec.Guard == nil || rec.Guard.Layout.Contains(ptr)
 }
 
 // unusable is why announce said no to a launch; nil if that has passed.

@@ -37,11 +37,8 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	own := r.records.OfBackend() && !watched
 	if own {
 		req.OwnWork = r.watch(readsOnly)
-	}
-	if !own || r.suspects(req.Uses) { // so that most misuse is refused before the upstream is asked
-		if err := r.unusable(&req); err != nil {
-			return core.Ticket{}, err
-		}
+	} else if err := r.unusable(&req); err != nil {
+		return core.Ticket{}, err
 	}
 	t, err := r.uses.PrepareUse(ctx, req)
 	if err != nil {

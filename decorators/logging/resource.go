@@ -71,7 +71,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cla
 	}
 	returned := false
 	defer func() {
-		if !returned && claim.ID != 0 { // a sink panics, and nobody gets the claim
+		if !returned && claim.ID != 0 { // a sink panics, so the claim has no owner
 			_ = r.upstream.ReleaseClaim(context.WithoutCancel(ctx), claim.ID)
 		}
 	}()

@@ -2,6 +2,7 @@ package logging
 
 import (
 	"context"
+	"errors"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
@@ -25,6 +26,9 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.
 	}()
 	start := monotime.Now()
 	t, err = r.upstream.PrepareUse(ctx, req)
+	if returned = errors.Is(err, path.ErrDeclined); returned { // which is not asked of the device
+		return t, err
+	}
 	took := monotime.Now().Since(start)
 	var rec Record
 	if err == nil {
