@@ -123,10 +123,12 @@ func (in *Intent) FirstTags(tags *[4]Tag) {
 	n := 0
 	for i := range in.Uses {
 		tag := in.Uses[i].Tag
-		if n > 0 && slices.Contains(tags[:n], tag) {
+		if i > 0 && tag == in.Uses[i-1].Tag || n > 0 && slices.Contains(tags[:n], tag) { // most launches have blocks of one tag
 			continue
 		}
-		tags[n] = tag
+		if tags[n] != tag {
+			tags[n] = tag
+		}
 		if n++; n == len(tags) {
 			return
 		}

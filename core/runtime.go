@@ -160,6 +160,9 @@ func (r *Runtime) DroppedRecorders() uint64 { return r.dropped.Load() }
 
 // admit refuses new work on a runtime that is being closed or whose device is lost.
 func (r *Runtime) admit(op string) error {
+	if r != nil && r.lost.Load() == nil && !r.closing.Load() && !r.closed.Load() {
+		return nil
+	}
 	if err := r.admitReturn(op); err != nil {
 		return err
 	}

@@ -149,18 +149,18 @@ var intents = sync.Pool{New: func() any { return new(Intent) }}
 // pointers into it, is kept under the first of them.
 func OpenIntent(owner Resource, r *UseRequest) (*Intent, error) {
 	in := intents.Get().(*Intent)
-	if err := in.Open(owner, r); err != nil {
+	if err := in.Open(owner.Ordinal(), r); err != nil {
 		intents.Put(in)
 		return nil, err
 	}
 	return in, nil
 }
 
-// Open is OpenIntent with an intent that its owner has for itself, and that is closed.
-func (in *Intent) Open(owner Resource, r *UseRequest) error {
+// Open is OpenIntent with an intent that its owner, of the device of that number, has for itself, and that is closed.
+func (in *Intent) Open(ordinal int, r *UseRequest) error {
 	in.ID, in.Stream, in.Launch, in.Began = in.nextID(), r.Stream, names.Bound(r.Launch), r.Began
 	in.Uses = slices.Grow(in.Uses, len(r.Uses))[:len(r.Uses)] // all zero, see Close
-	ordinal, n := owner.Ordinal(), 0
+	n := 0
 	for i := range r.Uses {
 		u := &r.Uses[i]
 		if u.Block.Generation == NoBytes {
@@ -314,6 +314,10 @@ func (t Ticket) Disclaim(other Ticket) { other.swap(t.round) }
 
 // swap makes the round another one if the ticket is open, as soon as no look is under way.
 func (t Ticket) swap(round uint64) bool {
+	return t.intent.round.CompareAndSwap(t.round, round) || t.swapAfterLook(round)
+}
+
+func (t Ticket) swapAfterLook(round uint64) bool {
 	for !t.intent.round.CompareAndSwap(t.round, round) {
 		if !t.IsOpen() {
 			return false

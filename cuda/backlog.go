@@ -30,7 +30,7 @@ type captureBacklog struct {
 
 // backlogEnd is the end of a launch, or of a recorded use, that stays announced.
 type backlogEnd struct {
-	in *core.Intent
+	launch *launch
 	// recordedUse: it is the end of a recorded use, and not of a launch.
 	recordedUse bool
 	// undecided is how often the driver could not say whether the stream captures.
@@ -62,17 +62,16 @@ func (b *captureBacklog) take() []backlogEnd {
 // synchronisation would invalidate the capture. It does so for a while, too, if
 // the driver cannot tell whether the stream captures.
 func (r *tracker) finishOrBacklog(end backlogEnd) (backlogged bool, err error) {
-	p := pointOf(end.in)
-	switch err = p.Stream().Recordable(); {
+	switch err = end.launch.on.Recordable(); {
 	case err == nil:
-		return false, r.finish(end.in, p, nil)
+		return false, r.finish(end.launch)
 	case !errors.Is(err, fence.ErrCapturing):
 		if end.undecided++; end.undecided >= maxUndecided { // an event might go into a graph
-			return false, r.finish(end.in, p, err)
+			return false, r.finishUnrecorded(end.launch, err)
 		}
 	}
 	r.backlog.add(end)
-	return true, backlogError("FinishUse", p.Lease(), err)
+	return true, backlogError("FinishUse", end.launch.Stream, err)
 }
 
 func backlogError(op string, id core.StreamID, cause error) error {
@@ -107,9 +106,12 @@ func (r *tracker) recordBacklog() (done *reapBatch, first error) {
 		backlogged, err := r.finishOrBacklog(end)
 		if !backlogged {
 			if !end.recordedUse {
-				countLaunch(end.in)
+				end.launch.count()
 			}
-			done = done.followedBy(r.endIntent(end.in))
+			if end.launch.point.End() {
+				done = done.followedBy(r.launchesEnded(end.launch))
+			}
+			end.launch.keep()
 		}
 		if !errors.Is(err, core.ErrStreamMisuse) { // the capture goes on
 			first = cmp.Or(first, err)
@@ -188,16 +190,17 @@ func (r *tracker) backlogUse(s *stream, id core.BlockID, lease core.StreamID) (b
 	if cause == nil {
 		return false, nil
 	}
-	l, err := s.openLaunch(r.owner, &core.UseRequest{Stream: lease, Launch: "recorded use", Uses: []core.Use{{Block: id, Access: core.ReadWrite}}})
-	if err != nil {
-		return true, err
+	l := s.takeLaunch()
+	err = l.Open(r.streams.table.ordinal, &core.UseRequest{Stream: lease, Launch: "recorded use", Uses: []core.Use{{Block: id, Access: core.ReadWrite}}})
+	if err == nil {
+		err = r.announceUse(l)
 	}
-	if err := r.announceUse(l); err != nil {
+	if err != nil {
 		l.keep()
 		return true, err
 	}
 	s.Enter() // until it is fenced
-	r.backlog.add(backlogEnd{in: &l.Intent, recordedUse: true})
+	r.backlog.add(backlogEnd{launch: l, recordedUse: true})
 	return true, backlogError("RecordUse", lease, cause)
 }
 
@@ -208,7 +211,7 @@ func (r *tracker) announceUse(l *launch) error {
 	b, err := r.streams.table.find("RecordUse", u.Block, in.Stream)
 	if err != nil { // freed meanwhile
 		if p != nil {
-			p.ReleaseMany(2)
+			p.Release()
 		}
 		return err
 	}
@@ -218,7 +221,7 @@ func (r *tracker) announceUse(l *launch) error {
 		r.streams.table.poison(b)
 		return fence.Detail(pointErr, "the use could not be fenced: its block is poisoned and can be neither used nor reused until the device is reset")
 	}
-	l.point, u.Handle, u.Tag = p, b, b.core.Tag
+	l.point, l.blocks, u.Tag = p, append(l.blocks, b), b.core.Tag
 	b.history.AnnounceUndeclared(p, u.Access)
 	return nil
 }

@@ -94,11 +94,16 @@ func (b *block) fillMapped(s *stream, c *core.Block, req *core.Request, mapped u
 // isIsolated reports whether the block is a mapping of its own and not of the pool.
 func (b *block) isIsolated() bool { return b.mapped > 0 }
 
+// isLive reports whether check says nothing; b.mu must be held.
+func (b *block) isLive(id core.BlockID) bool {
+	return b.core.ID.Generation == id.Generation && !b.poisoned && b.core.State == core.Live && id.Ptr-b.core.ID.Ptr < b.core.Bytes
+}
+
 // check says whether id names this block and it is live; b.mu must be held.
 func (b *block) check(op string, id core.BlockID, stream core.StreamID) error {
 	switch {
 	case b.core.ID.Generation != id.Generation:
-		return &core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: core.Freed}
+		return goneError(op, id)
 	case b.poisoned:
 		return &core.DriverError{Op: op, Name: "FENCEPOST_POISONED", Text: "an earlier use of the block could not be fenced",
 			Detail: "block " + id.String() + " can be neither used nor reused until the device is reset"}
@@ -130,17 +135,17 @@ func (b *streamBooks) joins(group *books.Group, lane *path.Lane) {
 // admit enters a fresh block and raises the peaks of the books' group.
 func (b *streamBooks) admit(group *books.Group, record *block) {
 	b.Lock()
-	short := b.enter(record)
+	b.file(record)
+	short := b.Enter(&record.core, &record.entry)
 	b.Unlock()
 	group.Raise(short)
 }
 
-// enter is admit with the lock held, but for the peaks.
-func (b *streamBooks) enter(record *block) books.Shortage {
+// file makes a record one of the table's; the lock must be held.
+func (b *streamBooks) file(record *block) {
 	g := record.core.ID.Generation
 	record.node.Word.Store(blocktable.Word(g, 0))
 	b.blocks.Insert(g, &record.node, record)
-	return b.Enter(&record.core, &record.entry)
 }
 
 // free takes a block out that is released as it is freed.

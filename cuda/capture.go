@@ -26,14 +26,13 @@ func unlessCapturing(err error) error {
 // caller leaves, no capture of the runtime's begins on the stream.
 func (t *streamTable) enterUncaptured(op string, id core.StreamID) (*stream, error) {
 	s, err := t.enter(op, id)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		if err = s.RefuseCaptured(op, id); err != nil {
+			s.Leave()
+			s = nil
+		}
 	}
-	if err := s.RefuseCaptured(op, id); err != nil {
-		s.Leave()
-		return nil, err
-	}
-	return s, nil
+	return s, err
 }
 
 // mayRelease refuses to give back a stream that is capturing: the next taker's

@@ -62,25 +62,11 @@ func (b *block) awaitLaunches() freeState {
 	return b.waits
 }
 
-// endLaunch ends a launch that is fenced or withdrawn with its intent, and frees those of
-// its blocks that waited for it alone, if any may have. No lock may be held.
-func (r *tracker) endLaunch(in *core.Intent) { r.releaseCompleted(r.endIntent(in)) }
-
-// endIntent is endLaunch, but returns what is to be released.
-func (r *tracker) endIntent(in *core.Intent) (done *reapBatch) {
-	done = r.endPoint(in)
-	launchOf(in).keep()
-	return done
-}
-
-// endPoint is endIntent of an intent that is still needed.
-func (r *tracker) endPoint(in *core.Intent) (done *reapBatch) {
-	if watched := pointOf(in).End(); watched {
-		for i := range in.Uses {
-			if u := &in.Uses[i]; u.Handle != nil { // nil if an earlier block refused
-				done = done.followedBy(r.launchEnded(blockOf(u)))
-			}
-		}
+// launchesEnded frees those of the blocks of a launch that has ended that waited for it alone: some may have. It returns what
+// is to be released. No lock may be held.
+func (r *tracker) launchesEnded(l *launch) (done *reapBatch) {
+	for _, b := range l.blocks {
+		done = done.followedBy(r.launchEnded(b))
 	}
 	return done
 }

@@ -189,7 +189,8 @@ func (r *tracker) takeAtHand(s *stream, o *path.Op) bool {
 	describe(&o.Block, req, ptr, r.streams.table.ordinal)
 	record.fillLocked(s, &o.Block, req, ready)
 	record.mu.Unlock()
-	s.books.enter(record) // short of nothing
+	s.books.file(record)
+	s.books.EnterCovered(&record.core, &record.entry)
 	o.Record = &record.Record
 	return true
 }

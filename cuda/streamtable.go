@@ -154,9 +154,9 @@ func (t *streamTable) leaseOf(s *stream) core.StreamID {
 // comes later sees the work.
 func (t *streamTable) enter(op string, id core.StreamID) (*stream, error) {
 	seen := t.leases.Load()
-	s, err := t.resolve(op, id)
-	if err != nil {
-		return nil, err
+	s := seen.find(id)
+	if s == nil {
+		return nil, t.notLeased(op, id)
 	}
 	s.Enter()
 	if t.leases.Load() != seen { // they are replaced at every change
@@ -172,6 +172,7 @@ func (t *streamTable) enter(op string, id core.StreamID) (*stream, error) {
 func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 	counters := &t.adoptedBooks
 	s := &stream{drv: t.drv, books: counters, adopted: adopted}
+	s.launch.on, s.launch.Handle = s, &s.launch
 	if !adopted {
 		counters = new(streamBooks)
 		counters.joins(&t.group, &s.host)
@@ -319,26 +320,10 @@ func (t *streamTable) find(op string, id core.BlockID, stream core.StreamID) (*b
 	return t.lock(t.lookup(id), op, id, stream)
 }
 
-// loadOn is load for work on s.
-func (t *streamTable) loadOn(s *stream, id core.BlockID, stream core.StreamID) *block {
-	if id.AllocStream == stream {
-		return s.books.blocks.Load(id.Generation)
-	}
-	return t.load(id)
-}
-
-// lockFound is find of a block that load may have found.
-func (t *streamTable) lockFound(b *block, op string, id core.BlockID, stream core.StreamID) (*block, error) {
-	if b == nil || id.Ordinal != t.ordinal {
-		return t.find(op, id, stream)
-	}
-	return t.lock(b, op, id, stream)
-}
-
 // lock locks a block that was found, if it was and is live.
 func (t *streamTable) lock(b *block, op string, id core.BlockID, stream core.StreamID) (*block, error) {
 	if b == nil {
-		return nil, &core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: core.Freed}
+		return nil, goneError(op, id)
 	}
 	b.mu.Lock()
 	if err := b.check(op, id, stream); err != nil {
@@ -346,6 +331,11 @@ func (t *streamTable) lock(b *block, op string, id core.BlockID, stream core.Str
 		return nil, err
 	}
 	return b, nil
+}
+
+// goneError is the refusal of a block that is in no books.
+func goneError(op string, id core.BlockID) error {
+	return &core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: core.Freed}
 }
 
 // eachBooks calls f for the books of the streams, each once.
@@ -396,8 +386,9 @@ type stream struct {
 	// could not be ended. It changes under the stream's lock.
 	captured []*stream
 	stuck    atomic.Bool
-	// spareLaunch is what the next launch takes.
-	spareLaunch atomic.Pointer[launch]
+	// launch is the stream's own, which the next launch takes unless it is launching.
+	launch    launch
+	launching atomic.Bool
 	// lease is the last id that the stream was leased under, 0 if none was.
 	lease atomic.Uint64
 	_     [64]byte

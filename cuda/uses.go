@@ -19,12 +19,39 @@ import (
 // the blocks that know of it drop it when somebody looks at them.
 func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	for blocked := false; ; blocked = true {
-		ticket, ended, err := r.prepare(ctx, &req)
-		if ended == nil || !req.Wait {
-			if blocked && err == nil {
-				ticket.Intent().Blocked = true
+		s, err := r.streams.table.enterUncaptured("PrepareUse", req.Stream)
+		if err != nil {
+			return core.Ticket{}, err
+		}
+		l := s.takeLaunch()
+		if err = l.Open(r.streams.table.ordinal, &req); err == nil {
+			l.watch, _ = req.OwnWork.(path.Watch)
+			if r.suspectsOne(l) {
+				err = path.ErrDeclined
+			} else if l.point, err = s.Announce(&l.Intent); err != nil {
+				s.books.Fails.Add(1)
 			}
-			return ticket, err
+		}
+		if err != nil {
+			s.Leave()
+			l.keep()
+			return core.Ticket{}, err
+		}
+		ended, err := r.announceOnBlocks(l)
+		if err == nil {
+			err = l.point.Fence(&l.Intent)
+		}
+		if err == nil {
+			if r.oracle != nil {
+				r.tellLaunch(l, &req)
+			}
+			l.Blocked = blocked
+			return l.Ticket(r.owner), nil
+		}
+		l.point.Withdraw()
+		r.withdraw(ctx, l)
+		if ended == nil || !req.Wait {
+			return core.Ticket{}, err
 		}
 		if r.backlog.n.Load() > 0 { // it may be what is in the way, and no reaper be running
 			_ = r.retryBacklog() // the next reap reports a lasting error
@@ -40,64 +67,22 @@ func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Tic
 // PassesUses is for the layer above, which calls the tracker for them: see package path.
 func (r *tracker) PassesUses() (core.Resource, path.Uses) { return r.owner, r }
 
-// prepare is one attempt. If a conflicting launch is in the way it also
-// returns the channel that is closed when that one ends.
-func (r *tracker) prepare(ctx context.Context, req *core.UseRequest) (core.Ticket, <-chan struct{}, error) {
-	s, err := r.streams.table.enterUncaptured("PrepareUse", req.Stream)
-	if err != nil {
-		return core.Ticket{}, nil, err
-	}
-	l, err := s.openLaunch(r.owner, req)
-	if err != nil {
-		s.Leave()
-		return core.Ticket{}, nil, err
-	}
-	l.watch, _ = req.OwnWork.(*path.Watch)
-	in := &l.Intent
-	if r.lookUp(l) {
-		s.Leave()
-		l.keep()
-		return core.Ticket{}, nil, path.ErrDeclined
-	}
-	p, err := s.Announce(in)
-	if err != nil {
-		s.books.Fails.Add(1)
-		s.Leave()
-		l.keep()
-		return core.Ticket{}, nil, err
-	}
-	l.point = p
-	ended, err := r.announceOnBlocks(l)
-	if err == nil {
-		err = p.Fence(in)
-	}
-	if err != nil {
-		p.Withdraw()
-		r.withdraw(ctx, l)
-		return core.Ticket{}, ended, err
-	}
-	if r.oracle != nil {
-		r.tellLaunch(in, req)
-	}
-	return in.Ticket(r.owner), nil, nil
-}
-
 // declaredLists are for what launches declare to an oracle.
 var declaredLists = sync.Pool{New: func() any { return new([]driver.Declared) }}
 
 // tellLaunch tells the oracle what a launch declares, with the bounds that the device knows: a
 // guard has red zones around what its callers know of, and looks after these itself.
-func (r *tracker) tellLaunch(in *core.Intent, req *core.UseRequest) {
+func (r *tracker) tellLaunch(l *launch, req *core.UseRequest) {
 	list := declaredLists.Get().(*[]driver.Declared)
 	defer declaredLists.Put(list)
 	*list = (*list)[:0]
 	for i := range req.Uses {
 		u := &req.Uses[i]
-		at, known := slices.BinarySearchFunc(in.Uses, u.Block.Generation, func(p core.PreparedUse, g core.Generation) int { return cmp.Compare(p.Block.Generation, g) })
+		at, known := slices.BinarySearchFunc(l.Uses, u.Block.Generation, func(p core.PreparedUse, g core.Generation) int { return cmp.Compare(p.Block.Generation, g) })
 		if !known { // of no bytes
 			continue
 		}
-		b := blockOf(&in.Uses[at]) // which an announced launch keeps
+		b := l.blocks[at] // which an announced launch keeps
 		d := b.declared(u.Access)
 		low, high := d.Ptr, d.Ptr+d.Bytes
 		if u.Bytes > 0 && u.Offset > 0 {
@@ -111,7 +96,7 @@ func (r *tracker) tellLaunch(in *core.Intent, req *core.UseRequest) {
 			*list = append(*list, d)
 		}
 	}
-	r.oracle.LaunchBegins(pointOf(in).Stream().Handle(), in.ID, in.Launch, *list)
+	r.oracle.LaunchBegins(l.on.Handle(), l.ID, l.Launch, *list)
 }
 
 // declared is an access of the whole block, for an oracle.
@@ -119,63 +104,64 @@ func (b *block) declared(access core.Access) driver.Declared {
 	return driver.Declared{Ptr: b.core.ID.Ptr, Bytes: max(b.core.Bytes, b.mapped), Access: access}
 }
 
-// tellEnd tells the oracle that the launch enqueues no more.
-func (r *tracker) tellEnd(in *core.Intent) {
-	if r.oracle != nil {
-		r.oracle.LaunchEnds(pointOf(in).Stream().Handle(), in.ID)
-	}
+// tellEnd tells the oracle, which there is, that the launch enqueues no more.
+func (r *tracker) tellEnd(l *launch) {
+	r.oracle.LaunchEnds(l.on.Handle(), l.ID)
 }
 
-// lookUp looks each block up, without a lock, and reports whether the layer that watches the launch suspects one of
-// several: a single one is judged where the launch is announced on it.
-func (r *tracker) lookUp(l *launch) (suspected bool) {
-	in := &l.Intent
-	for i := range in.Uses {
-		l.blocks = append(l.blocks, r.streams.table.loadOn(l.on, in.Uses[i].Block, in.Stream))
-		if len(in.Uses) > 1 && l.suspects(i) {
+// suspectsOne looks the blocks of a launch up, without a lock, and reports whether the layer that watches it suspects one of
+// several. A single one is judged where the launch is announced on it.
+func (r *tracker) suspectsOne(l *launch) bool {
+	asks := l.watch != nil && len(l.Uses) > 1
+	for i := range l.Uses {
+		id := &l.Uses[i].Block
+		var b *block
+		if id.AllocStream == l.Stream {
+			b = l.on.books.blocks.Load(id.Generation)
+		} else {
+			b = r.streams.table.load(*id)
+		}
+		if l.blocks = append(l.blocks, b); asks && b != nil && l.watch.Suspects(*id, &b.Record) {
 			return true
 		}
 	}
 	return false
 }
 
-// suspects asks the layer that watches the launch about one of its blocks.
-func (l *launch) suspects(use int) bool {
-	b := l.blocks[use]
-	return b != nil && l.watch != nil && l.watch.Suspects(&l.Uses[use], &b.Record)
-}
-
 // announceOnBlocks announces the launch on all its blocks and collects what must be
 // waited for. If a conflicting launch is in the way it also returns the channel that
 // is closed when that one ends. After an error the blocks that know of the
 // launch will find it withdrawn.
-func (r *tracker) announceOnBlocks(l *launch) (<-chan struct{}, error) {
-	in, p := &l.Intent, l.point
-	for i := range in.Uses {
+func (r *tracker) announceOnBlocks(l *launch) (ended <-chan struct{}, err error) {
+	t, in, p := r.streams.table, &l.Intent, l.point
+	for i, b := range l.blocks {
 		u := &in.Uses[i]
-		b, err := r.streams.table.lockFound(l.blocks[i], "PrepareUse", u.Block, in.Stream)
-		if err != nil {
-			p.ReleaseMany(int32(len(in.Uses) - i))
-			if l.suspects(i) {
+		if b == nil {
+			b = t.lookup(u.Block)
+			l.blocks[i] = b
+		}
+		if b == nil {
+			err = goneError("PrepareUse", u.Block)
+		} else {
+			b.mu.Lock()
+			if !b.isLive(u.Block) {
+				if err = b.check("PrepareUse", u.Block, in.Stream); l.watch != nil && l.watch.Suspects(u.Block, &b.Record) {
+					err = path.ErrDeclined
+				}
+			} else if l.watch != nil && !l.watch.Announce(in, u, &b.Record) {
 				err = path.ErrDeclined
+			} else if needed, holder := b.history.Announce(p, u.Access, i); holder != nil {
+				ended, err = holder.WaitEnded(), conflictError(in, u, holder)
+			} else {
+				u.Elided, u.Tag, u.Requested, u.Bytes = needed, b.core.Tag, b.core.Requested, b.core.Bytes
 			}
-			return nil, err
-		}
-		if l.watch != nil && !l.watch.Announce(in, u, &b.Record) {
 			b.mu.Unlock()
-			p.ReleaseMany(int32(len(in.Uses) - i))
-			return nil, path.ErrDeclined
 		}
-		needed, holder := b.history.Announce(p, u.Access, i)
-		if holder != nil {
-			ended := holder.WaitEnded()
-			err := conflictError(in, u, holder)
-			b.mu.Unlock()
-			p.ReleaseMany(int32(len(in.Uses) - i))
+		if err != nil {
+			p.NotAnnounced(len(in.Uses) - i)
+			l.blocks = l.blocks[:i]
 			return ended, err
 		}
-		u.Elided, u.Tag, u.Requested, u.Bytes, u.Handle = needed, b.core.Tag, b.core.Requested, b.core.Bytes, b
-		b.mu.Unlock()
 	}
 	return nil, nil
 }
@@ -194,47 +180,57 @@ func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 	if err != nil {
 		return err
 	}
-	r.tellEnd(in)
-	p := pointOf(in)
-	if in.Trace != nil {
-		setSpans(in, p)
+	l := launchOf(in)
+	if r.oracle != nil {
+		r.tellEnd(l)
 	}
-	if len(in.Uses) > 0 {
+	if l.Trace != nil {
+		l.setSpans()
+	}
+	if len(l.Uses) > 0 {
 		backlogged := false
-		if p.Stream().AsksDriver() {
-			backlogged, err = r.finishOrBacklog(backlogEnd{in: in})
+		if l.on.AsksDriver() {
+			backlogged, err = r.finishOrBacklog(backlogEnd{launch: l})
 		} else {
-			err = r.finish(in, p, nil)
+			err = r.finish(l)
 		}
 		if backlogged {
 			return err
 		}
 	}
-	countLaunch(in)
-	r.endLaunch(in)
+	l.count()
+	var done *reapBatch
+	if l.point.End() {
+		done = r.launchesEnded(l)
+	}
+	l.keep()
+	if done != nil {
+		r.releaseCompleted(done)
+	}
 	return err
 }
 
-func countLaunch(in *core.Intent) {
-	counts := pointOf(in).Stream().Counts()
+func (l *launch) count() {
+	counts := l.on.Counts()
 	counts.Launches.Add(1)
-	if in.CrossStream {
+	if l.CrossStream {
 		counts.CrossStream.Add(1)
 	}
 }
 
 // finish fences a launch, by synchronising its stream if the driver refuses to record
-// its event, or is not to be asked for cause.
-func (r *tracker) finish(in *core.Intent, p *fence.Point, cause error) error {
-	if cause == nil {
-		cause = p.Finish(in)
+// its event.
+func (r *tracker) finish(l *launch) error {
+	if cause := l.point.Finish(&l.Intent); cause != nil {
+		return r.finishUnrecorded(l, cause)
 	}
-	if cause == nil {
-		return nil
-	}
-	return p.FinishUnrecorded(cause, func() {
-		for i := range in.Uses {
-			b := blockOf(&in.Uses[i])
+	return nil
+}
+
+// finishUnrecorded is finish where the driver is not to be asked for cause.
+func (r *tracker) finishUnrecorded(l *launch, cause error) error {
+	return l.point.FinishUnrecorded(cause, func() {
+		for _, b := range l.blocks {
 			b.mu.Lock()
 			r.streams.table.poison(b)
 			b.mu.Unlock()
@@ -243,14 +239,13 @@ func (r *tracker) finish(in *core.Intent, p *fence.Point, cause error) error {
 }
 
 // setSpans hands the spans of the uses to those who will wait for them.
-func setSpans(in *core.Intent, p *fence.Point) {
-	for i := range in.Uses {
-		if in.Uses[i].Span.IsZero() {
+func (l *launch) setSpans() {
+	for i, b := range l.blocks {
+		if l.Uses[i].Span.IsZero() {
 			continue
 		}
-		b := blockOf(&in.Uses[i])
 		b.mu.Lock()
-		b.history.SetSpan(p, in.Uses[i].Span)
+		b.history.SetSpan(l.point, l.Uses[i].Span)
 		b.mu.Unlock()
 	}
 }
@@ -261,17 +256,22 @@ func (r *tracker) AbortUse(ctx context.Context, t core.Ticket) error {
 	if err != nil {
 		return err
 	}
-	r.tellEnd(in)
-	p := pointOf(in)
-	p.Stream().Counts().Aborts.Add(1)
-	p.Withdraw()
-	r.withdraw(ctx, launchOf(in))
+	l := launchOf(in)
+	if r.oracle != nil {
+		r.tellEnd(l)
+	}
+	l.on.Counts().Aborts.Add(1)
+	l.point.Withdraw()
+	r.withdraw(ctx, l)
 	return nil
 }
 
 // withdraw ends a launch of which nothing was enqueued, and tells the layer that watches it.
 func (r *tracker) withdraw(ctx context.Context, l *launch) {
-	done := r.endPoint(&l.Intent)
+	var done *reapBatch
+	if l.point.End() {
+		done = r.launchesEnded(l)
+	}
 	defer func() {
 		l.keep()
 		r.releaseCompleted(done)
@@ -364,55 +364,50 @@ func givenUpError(op string, id core.StreamID) error {
 	return &core.StreamMisuseError{Op: op, Stream: id, Reason: "the adopted stream was given up meanwhile: release its lease after its work is enqueued"}
 }
 
-// launch is an intent and what the tracker has of it. A stream keeps one for its next launch, and with it what
+// launch is an intent and what the tracker has of it. A stream has one for itself, and with it what
 // the layers above keep with its intent.
 type launch struct {
 	core.Intent
 	point *fence.Point
 	on    *stream
-	watch *path.Watch
-	// blocks are what was found of its uses without a lock.
+	watch path.Watch
+	// blocks are those of its uses that it is announced on.
 	blocks []*block
 	_      [16]byte // launches share no cache line
 }
 
-// launches are those that no stream keeps.
+// launches are those of streams whose own is in use.
 var launches = sync.Pool{New: func() any {
 	l := new(launch)
 	l.Handle = l
 	return l
 }}
 
-// openLaunch opens an intent for a launch on the stream. Errors are those of [core.OpenIntent].
-func (s *stream) openLaunch(owner core.Resource, req *core.UseRequest) (*launch, error) {
-	l := s.spareLaunch.Swap(nil)
-	if l == nil {
-		l = launches.Get().(*launch)
-		l.on = s
+// takeLaunch is a launch on the stream that is closed.
+func (s *stream) takeLaunch() *launch {
+	if s.launching.CompareAndSwap(false, true) {
+		return &s.launch
 	}
-	if err := l.Open(owner, req); err != nil {
-		l.keep()
-		return nil, err
-	}
-	return l, nil
+	return s.anotherLaunch()
+}
+
+func (s *stream) anotherLaunch() *launch {
+	l := launches.Get().(*launch)
+	l.on = s
+	return l
 }
 
 // keep closes the intent, for the stream's next launch.
 func (l *launch) keep() {
 	l.Close()
-	l.watch, l.blocks = nil, l.blocks[:0]
-	if l.point = nil; !l.on.spareLaunch.CompareAndSwap(nil, l) {
-		l.on = nil
-		launches.Put(l)
+	l.point, l.watch, l.blocks = nil, nil, l.blocks[:0]
+	if l == &l.on.launch {
+		l.on.launching.Store(false)
+		return
 	}
+	l.on = nil
+	launches.Put(l)
 }
 
-// A ticket ends only at the resource that gave it, so the handles of its intent are of this package.
-
+// launchOf is the launch of an intent that a ticket has ended: of a resource that gave it, so its handle is of this package.
 func launchOf(in *core.Intent) *launch { return in.Handle.(*launch) }
-
-// pointOf is the point of a launch.
-func pointOf(in *core.Intent) *fence.Point { return launchOf(in).point }
-
-// blockOf is the record of a block that a launch uses.
-func blockOf(u *core.PreparedUse) *block { return u.Handle.(*block) }

@@ -234,7 +234,7 @@ func (s share) Allocate(o *path.Op) bool {
 	if !s.r.path.Below.Layer.Allocate(o) {
 		return false
 	}
-	if o.Span.IsZero() {
+	if !o.Traced {
 		s.callsOf(o.Lane).NoteAllocate(o.Timed, o.Took())
 	} else {
 		o.Settles(s.r.path)
@@ -247,7 +247,7 @@ func (s share) Deallocate(o *path.Op) bool {
 	if !s.r.path.Below.Layer.Deallocate(o) {
 		return false
 	}
-	if o.Span.IsZero() {
+	if !o.Traced {
 		s.callsOf(o.Lane).NoteDeallocate(o.Timed, o.Took())
 	} else {
 		o.Settles(s.r.path)

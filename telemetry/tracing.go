@@ -192,12 +192,13 @@ func (t *tracing) admit(ctx context.Context, last Level, in *core.SpanContext) (
 		return t.root(ctx, last)
 	}
 	caller := span.SpanContext()
+	id, number := caller.TraceID(), caller.SpanID() // once: each method copies all of it
 	switch {
-	case !caller.IsValid():
+	case !id.IsValid() || !number.IsValid():
 		return t.root(ctx, last)
 	case !caller.IsSampled():
 		if in != nil && t.level <= last {
-			in.SpanRef = core.SpanRef{TraceID: caller.TraceID(), SpanID: caller.SpanID()}
+			in.TraceID, in.SpanID = id, number
 		}
 		return ctx, asIs
 	case t.level <= last:

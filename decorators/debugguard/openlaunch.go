@@ -75,6 +75,13 @@ func (r *Resource) launchOf(in *core.Intent) *openLaunch {
 
 // open is launchOf, which begins a launch that the guard has not seen.
 func (r *Resource) open(in *core.Intent) *openLaunch {
+	if o, _ := in.Guard.(*openLaunch); o != nil && o.of == r && o.id == in.ID {
+		return o
+	}
+	return r.begin(in)
+}
+
+func (r *Resource) begin(in *core.Intent) *openLaunch {
 	o, _ := in.Guard.(*openLaunch)
 	for o != nil && o.of != r {
 		o, _ = o.below.(*openLaunch)
@@ -98,9 +105,9 @@ func (r *Resource) open(in *core.Intent) *openLaunch {
 	return o
 }
 
-// announce adds the launch to the uses of a block, if the ledger has that. A guarded one counts as
+// Announce adds the launch to the uses of a block, if the ledger has that. A guarded one counts as
 // in use from here on, so that a free waits. It says no to a block that must not be used.
-func (r *Resource) announce(in *core.Intent, u *core.PreparedUse, of *path.Record) bool {
+func (r watching) Announce(in *core.Intent, u *core.PreparedUse, of *path.Record) bool {
 	o, g := r.open(in), u.Block.Generation
 	rec := r.ledger.Known(of, g)
 	if rec == nil || !rec.Lock(g) {
@@ -122,21 +129,21 @@ func (r *Resource) announce(in *core.Intent, u *core.PreparedUse, of *path.Recor
 	return true
 }
 
-// announceAll is announce for all blocks of a launch whose backend knows of no [path.Watch].
+// announceAll is Announce for all blocks of a launch whose backend knows of no [path.Watch].
 func (r *Resource) announceAll(in *core.Intent) bool {
 	in.WhileOpen(func() { r.open(in) }) // which a Seal may be asking for
 	for i := range in.Uses {
 		u := &in.Uses[i]
-		if !r.announce(in, u, r.records.Find(u.Block)) {
+		if !(watching{r}).Announce(in, u, r.records.Find(u.Block)) {
 			return false
 		}
 	}
 	return true
 }
 
-// withdrawn forgets a launch that was refused when it was announced on some blocks, or aborted by a layer beneath in which
+// Withdraw forgets a launch that was refused when it was announced on some blocks, or aborted by a layer beneath in which
 // code of the user's has panicked.
-func (r *Resource) withdrawn(ctx context.Context, in *core.Intent) {
+func (r watching) Withdraw(ctx context.Context, in *core.Intent) {
 	if o := r.launchOf(in); o != nil && !o.taken {
 		r.retract(o)
 		r.drop(ctx, o.known)
@@ -232,10 +239,10 @@ func (r *Resource) usable(use late) (*ledger.Record, error) {
 	return rec, nil
 }
 
-// suspects reports, without the lock of a record, whether a block must not be used.
-func (r *Resource) suspects(u *core.PreparedUse, of *path.Record) bool {
-	rec := r.ledger.Known(of, u.Block.Generation)
-	return rec != nil && !r.mayUse(rec, rec.IsLive(u.Block.Generation), u.Block.Ptr)
+// Suspects reports, without the lock of a record, whether a block must not be used.
+func (r watching) Suspects(id core.BlockID, of *path.Record) bool {
+	rec := r.ledger.Known(of, id.Generation)
+	return rec != nil && !r.mayUse(rec, rec.IsLive(id.Generation), id.Ptr)
 }
 
 // mayUse reports whether a block that is live or not may be used by a pointer; of one that is neither guarded nor live the
@@ -267,7 +274,7 @@ func (r *Resource) unusable(req *core.UseRequest) error {
 func (r *Resource) noteSpans(in *core.Intent) (last core.SpanRef) {
 	for i := range in.Uses {
 		u := &in.Uses[i]
-		if u.Span == (core.SpanRef{}) { // in place: IsZero would copy it
+		if u.Span.SpanID == ([8]byte{}) { // no span has that; to compare all of it takes ten times as long
 			continue
 		}
 		last = u.Span

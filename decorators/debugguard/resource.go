@@ -18,9 +18,7 @@ type Resource struct {
 	upstream core.Resource
 	// uses is whom it calls for launches: the upstream, or who that would pass them on to.
 	uses path.Uses
-	// watches are how it hears of a launch's blocks, the second for what only reads device memory.
-	watches [2]path.Watch
-	cfg     Config
+	cfg  Config
 	// tracked is whether the upstream fences uses, granule the unit in which it
 	// isolates blocks; 0 if it does not.
 	tracked bool
@@ -94,9 +92,6 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.quarantine.sampled.Store(cfg.QuarantineBytes)
 	if !sized { // it follows the peak
 		r.quarantine.sampled.Store(min(cfg.QuarantineBytes, MinQuarantineBytes))
-	}
-	for i := range r.watches {
-		r.watches[i] = path.Watch{Suspects: r.suspects, Announce: r.announce, Withdraw: r.withdrawn, ReadsOnly: i > 0}
 	}
 	r.launches.resize(cfg.Advanced.Launches)
 	r.throttle.perSecond = uint64(min(max(cfg.Advanced.SampleRate, 0), 1<<30))

@@ -32,8 +32,8 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 			return core.Ticket{}, err
 		}
 	}
-	above, watched := req.OwnWork.(*path.Watch)
-	readsOnly := req.OwnWork == launchkind.ReadsOnly || watched && above.ReadsOnly
+	above, watched := req.OwnWork.(path.Watch)
+	readsOnly := req.OwnWork == launchkind.ReadsOnly || watched && above.ReadsOnly()
 	own := r.records.OfBackend() && !watched
 	if own {
 		req.OwnWork = r.watch(readsOnly)
@@ -63,13 +63,24 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	return t, nil
 }
 
-// watch is how the guard hears of the blocks of a launch.
-func (r *Resource) watch(readsOnly bool) *path.Watch {
+// watching is how the guard hears of the blocks of a launch, and watchingReads of one that only reads device memory.
+type (
+	watching      struct{ *Resource }
+	watchingReads struct{ watching }
+)
+
+func (r *Resource) watch(readsOnly bool) path.Watch {
 	if readsOnly {
-		return &r.watches[1]
+		return watchingReads{watching{r}}
 	}
-	return &r.watches[0]
+	return watching{r}
 }
+
+// ReadsOnly reports whether it is a watchingReads.
+func (watching) ReadsOnly() bool { return false }
+
+// ReadsOnly reports that it is.
+func (watchingReads) ReadsOnly() bool { return true }
 
 // examine looks for what is wrong with a launch that is prepared, and takes it back if that is to be refused.
 func (r *Resource) examine(ctx context.Context, req *core.UseRequest, t core.Ticket, o *openLaunch) (_ core.Ticket, err error) {

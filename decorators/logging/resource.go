@@ -25,6 +25,7 @@ type Resource struct {
 	sinks    []Sink // all the others
 	sequence *sequence
 	path     *path.Path
+	_        [64]byte // what every operation reads shares no cache line with what is written
 	// equipping is held by who gives a lane stripes.
 	equipping atomic.Bool
 }

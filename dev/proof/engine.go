@@ -228,7 +228,7 @@ func (r *EngineRunner) announce(o program.Op, l *engineLaunch, op int16) (let bo
 		u.Waits, u.Access = 0, access(o, b)
 		var holder *fence.Access
 		if u.Elided, holder = r.blocks[b].history.Announce(l.point, u.Access, i); holder != nil {
-			l.point.ReleaseMany(int32(len(in.Uses) - i))
+			l.point.NotAnnounced(len(in.Uses) - i)
 			return false, nil
 		}
 		i++

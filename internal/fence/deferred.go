@@ -156,10 +156,15 @@ func (s *Stream) sharers() int32 { return s.readyPoint.refs.Load() - 1 - s.kept 
 // Flush records the ready point, if there is one and anybody could need it. It must
 // come before anything that is enqueued on the stream; the stream must be locked.
 func (s *Stream) Flush() error {
-	p := s.readyPoint
-	if p == nil {
+	if s.readyPoint == nil {
 		return nil
 	}
+	return s.flush()
+}
+
+// flush is Flush of a stream that has a ready point.
+func (s *Stream) flush() error {
+	p := s.readyPoint
 	if s.sharers() > 0 {
 		if err := p.recordDeferred(); err != nil {
 			return err

@@ -11,13 +11,15 @@ import (
 // FinishUnrecorded if that failed) or withdrawn (Withdraw), and then ended (End).
 // Preparing and ending may be done by different goroutines, one after the other.
 
-// Announce opens the launch of in: it returns its point, with a reference for each use
-// and one for the launch. The caller has entered the stream. Errors are the driver's.
+// Announce opens the launch of in: it returns its point, with a reference for each use, which the histories of the blocks get. The
+// caller has entered the stream. Errors are the driver's.
 func (s *Stream) Announce(in *core.Intent) (*Point, error) {
-	p, err := s.point(int32(1 + len(in.Uses)))
+	uses := int32(len(in.Uses))
+	p, err := s.point(max(1, uses))
 	if err != nil {
 		return nil, err
 	}
+	p.rest = max(1, uses) - uses
 	p.lease, p.launch, p.name = in.Stream, in.ID, in.Launch
 	p.plan.sharersWritten, p.plan.sharedSeq = 0, 0
 	p.crossStream = false
@@ -25,6 +27,9 @@ func (s *Stream) Announce(in *core.Intent) (*Point, error) {
 	p.state.Store(announced)
 	return p, nil
 }
+
+// NotAnnounced says on how many of its blocks the launch is not announced, because one has refused.
+func (p *Point) NotAnnounced(uses int) { p.rest = int32(uses) }
 
 // AnnounceRecordedUse is Announce for a use of one block whose work is enqueued and
 // cannot be recorded yet. It counts as no launch.
@@ -120,9 +125,10 @@ func (p *Point) Withdraw() {
 // End ends a launch that was finished or withdrawn. It reports whether one of its blocks
 // may have waited for that, by [History.Watch]: the caller must look, then.
 func (p *Point) End() (watched bool) {
-	watched = p.end(p.endsAs)
-	s := p.stream
-	p.Release()
+	s, rest := p.stream, p.rest
+	if watched = p.end(p.endsAs); rest > 0 { // or it may be the point of another launch by now
+		p.ReleaseMany(rest)
+	}
 	s.Leave()
 	return watched
 }

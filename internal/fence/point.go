@@ -27,6 +27,8 @@ type Point struct {
 	// detached: it is no point of the stream's list, but stands for one that was
 	// given back, or for none. Its state is synthetic for good.
 	detached bool
+	// rest is how many references of a launch no block has: those of the blocks that it was not announced on.
+	rest int32
 	// crossStream: of a launch, another stream's wrote one of its blocks last.
 	crossStream bool
 	// endsAs is the state that the launch ends in unless it is withdrawn: it is known before the launch
@@ -52,7 +54,7 @@ type Point struct {
 	mu sync.Mutex
 	// ended is closed when the launch ends, for those who wait for that.
 	ended chan struct{}
-	_     [16]byte // points share no cache line
+	_     [8]byte // points share no cache line
 }
 
 // state is where a point stands. The table of all of them and of what moves them is
@@ -95,19 +97,31 @@ func (p *Point) end(to state) (wasWatched bool) {
 	if p.state.Swap(to) != watched {
 		return false
 	}
+	return p.tellWatcher()
+}
+
+func (p *Point) tellWatcher() bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.ended != nil {
 		close(p.ended)
 		p.ended = nil
 	}
+	p.mu.Unlock()
+	p.Release() // the one of watch
 	return true
 }
 
 // watch makes the launch tell of its end; false if it has ended. The caller
-// holds a reference.
+// holds a reference. The launch gets another one, with which its end looks at the point once more.
 func (p *Point) watch() bool {
-	return p.state.CompareAndSwap(announced, watched) || p.state.Load() == watched
+	if p.state.Load() == announced {
+		p.Retain()
+		if p.state.CompareAndSwap(announced, watched) {
+			return true
+		}
+		p.Release()
+	}
+	return p.state.Load() == watched
 }
 
 // waitEnded returns a channel that is closed when the launch has ended.
@@ -159,9 +173,10 @@ func (p *Point) tryRetain() bool {
 // a stream that is gone has the driver destroy its event.
 func (p *Point) Release() { p.ReleaseMany(1) }
 
-// ReleaseMany gives up n references.
+// ReleaseMany gives up n references. Those on a launch's point that are all need not be counted down; of
+// a final point, which is no launch's, [Stream.RetainFinal] may look at the count when none is left.
 func (p *Point) ReleaseMany(n int32) {
-	if p.refs.Add(-n) == 0 {
+	if p.isLaunch() && p.refs.Load() == n || p.refs.Add(-n) == 0 {
 		p.stream.points.put(p)
 	}
 }

@@ -127,7 +127,10 @@ func (s *Stream) Open() int64 { return s.open.Load() }
 // point returns a point of the stream's with as many references. Its state is that of its
 // last use until the next owner sets another: no other reference is left.
 func (s *Stream) point(refs int32) (*Point, error) {
-	p := s.points.take()
+	p := s.points.spare.Swap(nil)
+	if p == nil {
+		p = s.points.takeFree()
+	}
 	if p == nil {
 		event, err := s.port.EventCreate()
 		if err != nil {
@@ -136,7 +139,9 @@ func (s *Stream) point(refs int32) (*Point, error) {
 		s.points.made.Add(1)
 		p = newPoint(s, event)
 	}
-	p.refs.Store(refs)
+	if p.refs.Load() != refs { // an atomic store takes longer than all else
+		p.refs.Store(refs)
+	}
 	return p, nil
 }
 

@@ -40,8 +40,9 @@ type Op struct {
 	Late bool
 	// Then, if the backend sets it, is called with Block when the lane is not locked any more.
 	Then func(core.Block)
-	// Span is that of the caller's context, zero unless it is sampled.
-	Span core.SpanRef
+	// Span is that of the caller's context, zero unless it is sampled, which Traced says.
+	Span   core.SpanRef
+	Traced bool
 	// Began is when the caller came, Ended when the backend had served it: the same, if it was served at once and
 	// not Timed.
 	Began, Ended monotime.Instant
@@ -247,7 +248,8 @@ func (o *Op) begin(l *Lane, free bool, span core.SpanRef, began monotime.Instant
 	if free {
 		begun = &l.begun[1]
 	}
-	o.Timed = *begun%timedEach == 0 || !span.IsZero()
+	o.Traced = !span.IsZero()
+	o.Timed = *begun%timedEach == 0 || o.Traced
 	*begun++
 	o.Record, o.Engine, o.Lacks, o.Got = nil, nil, nil, nil
 	o.AtOnce, o.NotAtOnce, o.Late, o.settles = false, false, false, 0

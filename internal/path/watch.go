@@ -11,18 +11,18 @@ import (
 // its blocks where that is found and locked, in place of finding it itself. It is a value of
 // [core.UseRequest.OwnWork], which a layer that is none of this module's passes on; a backend
 // that knows nothing of it calls nothing, and the layer does its part when the intent is open.
-type Watch struct {
+type Watch interface {
 	// Suspects is asked about each block of a launch that uses several before the launch is announced on any, and about one that the
 	// backend itself would refuse, with the record that was found without a lock. If it says yes the launch is declined.
-	Suspects func(u *core.PreparedUse, of *Record) bool
+	Suspects(id core.BlockID, of *Record) bool
 	// Announce is called before the launch is announced on the block of u, with the block's record, under the
 	// lock of the block: it takes no other lock of the backend's, and reports nothing. If it says no, or the
 	// launch is refused for another cause or aborted, nothing of it is left, and Withdraw is called, with no
 	// lock held.
-	Announce func(in *core.Intent, u *core.PreparedUse, of *Record) bool
-	Withdraw func(ctx context.Context, in *core.Intent)
-	// ReadsOnly is set if the runtime knows that the launch writes no device memory.
-	ReadsOnly bool
+	Announce(in *core.Intent, u *core.PreparedUse, of *Record) bool
+	Withdraw(ctx context.Context, in *core.Intent)
+	// ReadsOnly reports whether the runtime knows that the launch writes no device memory.
+	ReadsOnly() bool
 }
 
 // ErrDeclined is the refusal of a launch to which Announce said no: who asked knows why.

@@ -72,13 +72,18 @@ func (c *Calls) NoteSample(op oplog.Op, stream core.StreamID, took time.Duration
 const oneIn = 16
 
 func (c *Calls) of(op oplog.Op, stream core.StreamID) *opCells {
-	at := &c.stripes[stream%stripes]
-	s := at.Load()
+	s := c.stripes[stream%stripes].Load()
 	if s == nil {
-		at.CompareAndSwap(nil, new(stripe))
-		s = at.Load()
+		s = c.first(stream)
 	}
 	return &s[op]
+}
+
+// first is the stripe of a stream's first call.
+func (c *Calls) first(stream core.StreamID) *stripe {
+	at := &c.stripes[stream%stripes]
+	at.CompareAndSwap(nil, new(stripe))
+	return at.Load()
 }
 
 // NoteEnd is what Note does of a call beside counting it.

@@ -42,7 +42,6 @@ var survivors = map[string][]string{
 		"Point.holdDeferred: taken to hold: !p.IsDeferred()",
 		"Point.End: taken to hold: watched",
 		"Point.end: taken to hold: false",
-		"Point.end: taken to fail: p.state.Swap(to) != watched",
 		"Plan.add: taken to fail: a.point.stream == s",
 		"Plan.releaseLater: taken to fail: n > 0 && plan.gone[n-1].point == p",
 		"Stream.queueWaits: taken to fail: len(plan.deps) == 0",
@@ -68,7 +67,7 @@ var survivors = map[string][]string{
 	},
 	"a record too many, or an earlier one, orders nothing": {
 		"Stream.PointForAllocation: taken to fail: p.lease == lease && s.shareable && p.IsDeferred()",
-		"Stream.Flush: taken to hold: p.sharers() > 0",
+		"Stream.flush: taken to hold: p.sharers() > 0",
 		"Stream.coveredBy: taken to fail: true",
 		"Stream.coveredBy: taken to fail: s.readyPoint.seq == plan.sharedSeq && sharers == plan.sharersWritten",
 		"Stream.queueWaits: taken to hold: !s.coveredBy(plan)",

@@ -14,7 +14,7 @@ var functions = map[string][]string{
 		"History.Watch", "History.HasOpen",
 	},
 	"internal/fence/point.go": {
-		"Point.IsOpen", "Point.IsDeferred", "Point.isPlaced", "Point.isWithdrawn", "Point.end", "Point.watch", "Point.ReleaseMany", "Point.isCompleted", "Point.needsNoWait",
+		"Point.IsOpen", "Point.IsDeferred", "Point.isPlaced", "Point.isWithdrawn", "Point.end", "Point.tellWatcher", "Point.watch", "Point.ReleaseMany", "Point.isCompleted", "Point.needsNoWait",
 		"Point.noteClockCompleted",
 	},
 	"internal/fence/order.go": {"Order.noteCompleted"},
@@ -27,7 +27,7 @@ var functions = map[string][]string{
 		"Stream.Announce", "Point.Fence", "Stream.queueWaits", "Point.Finish", "Point.FinishUnrecorded", "Point.Withdraw", "Point.End", "Stream.Synchronize",
 	},
 	"internal/fence/deferred.go": {
-		"Stream.PointForAllocation", "Point.holdDeferred", "Stream.placeReadyPoint", "Stream.ConfirmReadyPoint", "Stream.Flush", "Stream.coveredBy",
+		"Stream.PointForAllocation", "Point.holdDeferred", "Stream.placeReadyPoint", "Stream.ConfirmReadyPoint", "Stream.flush", "Stream.coveredBy",
 		"Stream.detach", "Point.recordDeferred", "Plan.flushOthers",
 	},
 	"internal/fence/giveup.go": {"Stream.GiveUp: s.final.Store(final)", "Stream.DropFinalEvent: final.Release()"},
@@ -39,10 +39,10 @@ var functions = map[string][]string{
 	"cuda/freequeue.go": {"freeQueue.markAll", "freeQueue.markCompleted: q.mark.Release()", "freeQueue.setAside: p.block.isIsolated()", "freeQueue.setAside: q.awaitUnmap(p)"},
 	"cuda/reap.go":      {"tracker.lookAtMark"},
 	"cuda/tracker.go":   {"tracker.allocateLocked: s.Open() > 0", "tracker.allocateLocked: _ = s.Flush()"},
-	"cuda/uses.go":      {"tracker.announceOnBlocks: holder != nil", "tracker.announceOnBlocks: p.ReleaseMany(int32(len(in.Uses) - i))", "tracker.AbortUse: p.Withdraw()", "tracker.RecordUse: p != nil"},
+	"cuda/uses.go":      {"tracker.announceOnBlocks: holder != nil", "tracker.announceOnBlocks: p.NotAnnounced(len(in.Uses) - i)", "tracker.AbortUse: l.point.Withdraw()", "tracker.RecordUse: p != nil"},
 	"cuda/arena.go":     {"arena.giveLocked: l.newest = s.Behind()", "arena.giveLocked: l.fit.Mark(s.Behind())", "arena.covered", "arena.completed"},
 	"cuda/serve.go": {
-		"tracker.takeAtHand: s.Open() > 0", "tracker.giveAtHand: b.history.HasOpen()", "tracker.giveAtHand: !b.history.UsedOnlyOn(&s.Stream)", "tracker.giveAtHand: b.history.Release()",
+		"tracker.takeAtHand: s.Open() > 0", "tracker.giveAtHand: b.history.HasOpen()", "tracker.giveAtHand: !b.history.UsedOnlyOn(&s.Stream)", "tracker.giveAtHand: b.history.ReleaseOn(&s.Stream)",
 	},
 }
 

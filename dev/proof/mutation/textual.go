@@ -56,7 +56,7 @@ var textuals = []textual{
 	},
 	{
 		"internal/fence/point.go", "Point.ReleaseMany", "an event is used again while one reference on it is left",
-		"if p.refs.Add(-n) == 0 {", "if left := p.refs.Add(-n); left == 0 || left == 1 && mutated() {",
+		"if p.isLaunch() && p.refs.Load() == n || p.refs.Add(-n) == 0 {", "if left := p.refs.Add(-n); left == 0 || left == 1 && mutated() {",
 	},
 	{
 		"internal/fence/stream.go", "Stream.wait", "allocations are not made ready before the wait",
