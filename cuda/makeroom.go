@@ -101,20 +101,22 @@ func (g *grower) makeRoom() error {
 func (g *grower) awaitApart() (done bool, err error) {
 	g.unlockMoving()
 	defer g.lockMoving()
-	look := time.NewTicker(lookWhileWaiting)
-	defer look.Stop()
-	for g.apart.Load() > 0 && !done && err == nil {
+	for pause := firstPause; g.apart.Load() > 0 && !done && err == nil; pause = min(2*pause, longestPause) {
 		select {
 		case <-g.landed:
-		case <-look.C:
+		case <-time.After(pause):
 		}
 		done, err = g.findRoom(g.s, g.bytes)
 	}
 	return done, err
 }
 
-// lookWhileWaiting is how often a request that waits for another's growth looks whether others have freed what it needs.
-const lookWhileWaiting = time.Millisecond
+// A request that waits for another's growth looks whether others have freed what it needs after pauses from firstPause to
+// longestPause.
+const (
+	firstPause   = time.Millisecond
+	longestPause = 64 * time.Millisecond
+)
 
 // lockToGrow locks growing, unless meanwhile what others map or free serves the request.
 func (m *arenas) lockToGrow(s *stream, bytes uint64) (done bool, err error) {
@@ -124,12 +126,10 @@ func (m *arenas) lockToGrow(s *stream, bytes uint64) (done bool, err error) {
 	lacks := min(int64(m.wholePages(bytes)/m.page), growth)
 	m.ahead.waiting.Add(lacks)
 	defer m.ahead.waiting.Add(-lacks)
-	look := time.NewTicker(lookWhileWaiting)
-	defer look.Stop()
-	for !m.growing.TryLock() {
+	for pause := firstPause; !m.growing.TryLock(); pause = min(2*pause, longestPause) {
 		select {
 		case <-m.unlocked:
-		case <-look.C:
+		case <-time.After(pause):
 		}
 		if done, err := m.findRoom(s, bytes); done || err != nil {
 			wake(m.unlocked) // another may wait
