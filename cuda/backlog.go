@@ -64,10 +64,10 @@ func (b *captureBacklog) take() []backlogEnd {
 func (r *tracker) finishOrBacklog(end backlogEnd) (backlogged bool, err error) {
 	switch err = end.launch.on.Recordable(); {
 	case err == nil:
-		return false, r.finish(end.launch)
+		return false, r.fence(end.launch, end.launch.point.Finish(&end.launch.Intent))
 	case !errors.Is(err, fence.ErrCapturing):
 		if end.undecided++; end.undecided >= maxUndecided { // an event might go into a graph
-			return false, r.finishUnrecorded(end.launch, err)
+			return false, r.fence(end.launch, err)
 		}
 	}
 	r.backlog.add(end)

@@ -192,7 +192,7 @@ func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 		if l.on.AsksDriver() {
 			backlogged, err = r.finishOrBacklog(backlogEnd{launch: l})
 		} else {
-			err = r.finish(l)
+			err = r.fence(l, l.point.Finish(&l.Intent))
 		}
 		if backlogged {
 			return err
@@ -218,17 +218,15 @@ func (l *launch) count() {
 	}
 }
 
-// finish fences a launch, by synchronising its stream if the driver refuses to record
-// its event.
-func (r *tracker) finish(l *launch) error {
-	if cause := l.point.Finish(&l.Intent); cause != nil {
-		return r.finishUnrecorded(l, cause)
+// fence fences a launch by synchronising its stream where its event was not recorded, for cause.
+func (r *tracker) fence(l *launch, cause error) error {
+	if cause == nil {
+		return nil
 	}
-	return nil
+	return r.synchronize(l, cause)
 }
 
-// finishUnrecorded is finish where the driver is not to be asked for cause.
-func (r *tracker) finishUnrecorded(l *launch, cause error) error {
+func (r *tracker) synchronize(l *launch, cause error) error {
 	return l.point.FinishUnrecorded(cause, func() {
 		for _, b := range l.blocks {
 			b.mu.Lock()
