@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"errors"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,16 +20,35 @@ type aheadBench struct {
 	*testing.T
 	*PoolResource
 	drv     *drivertest.Faults
+	gate    *createGate
 	streams *StreamPool
 	pending func() error
+}
+
+// createGate is a driver whose next MemCreate lasts until open is closed, once the test has closed it.
+type createGate struct {
+	driver.Driver
+	closed        atomic.Bool
+	arrived, open chan struct{}
+}
+
+func (g *createGate) Unwrap() driver.Driver { return g.Driver }
+
+func (g *createGate) MemCreate(bytes uint64) (driver.MemHandle, error) {
+	if g.closed.CompareAndSwap(true, false) {
+		close(g.arrived)
+		<-g.open
+	}
+	return g.Driver.MemCreate(bytes)
 }
 
 func newAheadBench(t *testing.T, limit uint64) *aheadBench {
 	t.Helper()
 	device := must.Get(sim.Open(sim.Config{}))(t)
 	b := &aheadBench{T: t, drv: drivertest.NewFaults(device)}
-	b.streams = must.Get(NewStreamPool(b.drv, StreamPoolConfig{}))(t)
-	b.PoolResource = must.Get(NewPoolResource(b.drv, b.streams, PoolConfig{ReapInterval: -1, Limit: limit}))(t)
+	b.gate = &createGate{Driver: b.drv, arrived: make(chan struct{}), open: make(chan struct{})}
+	b.streams = must.Get(NewStreamPool(b.gate, StreamPoolConfig{Max: 40}))(t)
+	b.PoolResource = must.Get(NewPoolResource(b.gate, b.streams, PoolConfig{ReapInterval: -1, Limit: limit}))(t)
 	b.arenas.ahead.start = func(f func() error) { b.pending = f }
 	t.Cleanup(func() {
 		must.Do(t, b.Close(t.Context()), b.streams.Close(t.Context()), device.Close())
@@ -93,6 +114,81 @@ func TestAnotherStreamUsesWhatIsToBeMappedAhead(t *testing.T) {
 	b.free(first, second)
 }
 
+// allocatePage allocates a page on a stream of its own in the background.
+func (b *aheadBench) allocatePage(to chan<- core.BlockID) {
+	b.Helper()
+	l := b.lease()
+	go func() {
+		block, err := b.Allocate(b.Context(), core.Request{Bytes: sim.Granule, Stream: l.ID()})
+		expect.Success(b, err)
+		to <- block.ID
+	}()
+}
+
+// stallGrowth allocates a page whose growth lasts until the gate is open.
+func (b *aheadBench) stallGrowth() <-chan core.BlockID {
+	b.Helper()
+	block := make(chan core.BlockID)
+	b.gate.closed.Store(true)
+	b.allocatePage(block)
+	<-b.gate.arrived
+	return block
+}
+
+// waiting returns when so many requests for a page wait for growth.
+func (b *aheadBench) waiting(requests int64) {
+	for b.arenas.ahead.waiting.Load() < requests {
+		runtime.Gosched()
+	}
+}
+
+// What is freed while a request waits for the growth of another stream serves it.
+func TestWhatIsFreedMeanwhileServesARequestThatWaitsToGrow(t *testing.T) {
+	b := newAheadBench(t, 0)
+	freed := b.allocate(b.lease(), sim.Granule)
+	b.arenas.ahead.left = 0
+	grown, served := b.stallGrowth(), make(chan core.BlockID)
+	b.allocatePage(served)
+	b.waiting(1)
+	b.free(freed)
+	select {
+	case block := <-served:
+		close(b.gate.open)
+		b.free(block)
+	case <-time.After(2 * time.Minute):
+		t.Error("the request waits for another stream's growth")
+		close(b.gate.open)
+		b.free(<-served)
+	}
+	b.free(<-grown)
+	b.holds("at the end", 2)
+}
+
+// Requests that have waited for the growth of another stream do not grow one after the other: the next of them has
+// the pool grow for all.
+func TestThePoolGrowsAtOnceForAllThatWait(t *testing.T) {
+	const requests = 32
+	b := newAheadBench(t, 0)
+	first := b.stallGrowth()
+	all := make([]core.BlockID, 0, requests+1)
+	blocks := make(chan core.BlockID)
+	for range requests {
+		b.allocatePage(blocks)
+	}
+	b.waiting(requests)
+	close(b.gate.open)
+	for range requests {
+		all = append(all, <-blocks)
+	}
+	b.free(append(all, <-first)...)
+	if grown := b.Stats().OwnPool.Growths; grown.Count > 4 {
+		t.Errorf("the pool has grown %d times, by %d pages in all", grown.Count, grown.Bytes/sim.Granule)
+	}
+	if waiting := b.arenas.ahead.waiting.Load(); waiting != 0 {
+		t.Errorf("%d pages are waited for at the end", waiting)
+	}
+}
+
 func TestATrimEndsWhatIsMappedAhead(t *testing.T) {
 	b := newAheadBench(t, 0)
 	b.free(b.allocate(b.lease(), 1000))
@@ -139,6 +235,57 @@ func TestADriverThatFailsAheadCostsNoPage(t *testing.T) {
 	}
 }
 
+// While a program takes more and more pages, the reaper's ticks map what it will take until the next one, so that no
+// request waits for the driver. When it takes no more, or the limit is met, none are mapped.
+func TestTheReaperMapsAheadOfLastingDemand(t *testing.T) {
+	for _, perTick := range []int{1, 3, growth} {
+		b := newAheadBench(t, 0)
+		now := time.Now()
+		tick := func() {
+			now = now.Add(10 * time.Millisecond)
+			must.Do(t, b.arenas.tick(now))
+		}
+		l := b.lease()
+		var all []core.BlockID
+		take := func() (created uint64) {
+			before := b.drv.Calls(drivertest.MemCreate)
+			for range perTick {
+				all = append(all, b.allocate(l, sim.Granule))
+			}
+			return b.drv.Calls(drivertest.MemCreate) - before
+		}
+		for range 3 {
+			take()
+			tick()
+		}
+		for i := range 20 {
+			if created := take(); created > 0 {
+				t.Errorf("%d pages a tick: requests create %d pages in round %d", perTick, created, i)
+			}
+			tick()
+		}
+		if free := b.Stats().Cached / sim.Granule; free > growth {
+			t.Errorf("%d pages a tick: %d pages are ready", perTick, free)
+		}
+		held := b.Stats().Reserved / sim.Granule
+		now = now.Add(demandLasts)
+		for range 3 {
+			tick()
+			b.free(all[len(all)-1])
+			all = all[:len(all)-1]
+		}
+		b.holds("when demand has ended", held)
+		b.SetLimit(held * sim.Granule)
+		for range 2 * growth / perTick {
+			if _, err := b.Allocate(t.Context(), core.Request{Bytes: sim.Granule, Stream: l.ID()}); err != nil {
+				expect.Error(t, err, core.ErrOutOfMemory)
+			}
+			tick()
+		}
+		b.holds("at the limit", held)
+	}
+}
+
 // The limit bounds what is mapped ahead, and no request is refused for it.
 func TestTheLimitBoundsWhatIsMappedAhead(t *testing.T) {
 	b := newAheadBench(t, 3*sim.Granule)
@@ -153,25 +300,28 @@ func TestTheLimitBoundsWhatIsMappedAhead(t *testing.T) {
 }
 
 // Demand that lasts makes a pool grow by more, bounded by what it holds; after a pause it grows by
-// as little as at first.
+// as little as at first. Requests that wait make it grow by more, too.
 func TestAPoolGrowsByDemand(t *testing.T) {
 	var a ahead
 	now := time.Now()
 	for i, c := range []struct {
-		later time.Duration
-		held  uint64
-		want  uint64
+		later         time.Duration
+		held, waiting uint64
+		want          uint64
 	}{
-		{0, 1 << 20, growth},
-		{growsSoon / 2, 1 << 20, 2 * growth},
-		{growsSoon / 2, 1 << 20, 4 * growth},
-		{growsSoon / 2, 5 * growth * growthShare, 5 * growth},
-		{growsSoon / 2, growthShare, growth},
-		{growsSoon / 2, 1 << 20, 2 * growth},
-		{growsSoon, 1 << 20, growth},
+		{0, 1 << 20, 0, growth},
+		{growsSoon / 2, 1 << 20, 0, 2 * growth},
+		{growsSoon / 2, 1 << 20, 0, 4 * growth},
+		{growsSoon / 2, 5 * growth * growthShare, 0, 5 * growth},
+		{growsSoon / 2, growthShare, 0, growth},
+		{growsSoon / 2, 1 << 20, 0, 2 * growth},
+		{growsSoon, 1 << 20, 0, growth},
+		{growsSoon, 0, 3 * growth, 1 + 6*growth},
+		{growsSoon, 0, 1, growth},
 	} {
 		now = now.Add(c.later)
-		if got := a.growBy(now, c.held); got != c.want {
+		a.waiting.Store(int64(c.waiting))
+		if got := a.growBy(now, 1, c.held); got != c.want {
 			t.Errorf("growth %d is by %d pages, want %d", i, got, c.want)
 		}
 	}

@@ -279,6 +279,17 @@ func (l *arena) turn() uint64 {
 	return unneeded - min(unneeded, l.fragmented())
 }
 
+// freePages is how many bytes of wholly free pages the arena has.
+func (l *arena) freePages() (bytes uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fit.Pages(func(_, n, _ uint64) bool {
+		bytes += n
+		return true
+	})
+	return bytes
+}
+
 // fragmented is what of the free and held bytes is no whole page; the arena is locked.
 func (l *arena) fragmented() uint64 {
 	free, _ := l.fit.Bytes()

@@ -51,6 +51,8 @@ type arenas struct {
 	// growing is held over the driver's calls for memory, and so by one call at a time that maps,
 	// unmaps, or refuses a request.
 	growing sync.Mutex
+	// unlocked has room for one, and holds one when growing was unlocked since a request that waits looked.
+	unlocked chan struct{}
 	// moving is held, under growing or without, while pages pass from one arena to another, except for
 	// a takeover.
 	moving sync.Mutex
@@ -100,7 +102,7 @@ func newArenas(drv driver.Driver, page, addresses, limit uint64) (*arenas, error
 		return nil, err
 	}
 	store.SetLimit(limit)
-	m := &arenas{store: store, page: page, base: store.Base(), owners: make([]atomic.Pointer[arena], addresses/page), oracle: driver.OracleOf(drv)}
+	m := &arenas{store: store, page: page, base: store.Base(), owners: make([]atomic.Pointer[arena], addresses/page), oracle: driver.OracleOf(drv), unlocked: make(chan struct{}, 1)}
 	m.all.Store(&[]*arena{})
 	return m, nil
 }
@@ -246,7 +248,7 @@ func (m *arenas) reap() error {
 		m.moving.Lock()
 		m.forgetEmpty()
 		m.moving.Unlock()
-		m.growing.Unlock()
+		m.unlockGrowing()
 	}
 	err := m.store.Reap()
 	return cmp.Or(looked, err)
@@ -280,7 +282,7 @@ func (m *arenas) noteHigh(used uint64) {
 
 func (m *arenas) trim(keep uint64) error {
 	m.growing.Lock()
-	defer m.growing.Unlock()
+	defer m.unlockGrowing()
 	m.ahead.left = 0
 	return m.giveBack(func() error {
 		_ = m.look() // a reap tells
@@ -301,15 +303,24 @@ func (m *arenas) giveBack(f func() error) error {
 	return err
 }
 
-// trimIdle is a step of giving back what is not needed. From time to time it looks what of each
-// arena's memory was free at every moment since the last look; the steps after that give back
-// as much of it, a few pages each. An arena that needs its memory again keeps what is left.
-func (m *arenas) trimIdle(now time.Time) error {
-	if m.idle.after < 0 || !m.growing.TryLock() { // who has it maps or unmaps, and the next step will do
+// tick keeps pages ready while the pool grows, and gives back what is not needed.
+func (m *arenas) tick(now time.Time) error {
+	if !m.growing.TryLock() { // who has it maps or unmaps, and the next tick will do
 		return nil
 	}
-	defer m.growing.Unlock()
+	defer m.unlockGrowing()
 	if m.closed {
+		return nil
+	}
+	m.keepReady(now)
+	return m.trimIdle(now)
+}
+
+// trimIdle is a step of giving back what is not needed. From time to time it looks what of each
+// arena's memory was free at every moment since the last look; the steps after that give back
+// as much of it, a few pages each. An arena that needs its memory again keeps what is left. growing is held.
+func (m *arenas) trimIdle(now time.Time) error {
+	if m.idle.after < 0 {
 		return nil
 	}
 	if now.Sub(m.idle.turned) >= m.idle.after {
@@ -408,7 +419,7 @@ func (m *arenas) drift() (bytes int64, ok bool) {
 	if !m.growing.TryLock() {
 		return 0, false
 	}
-	defer m.growing.Unlock()
+	defer m.unlockGrowing()
 	if !m.moving.TryLock() {
 		return 0, false
 	}
@@ -432,7 +443,7 @@ func (m *arenas) count(f func(moves *core.OwnPoolStats)) {
 // device's context ends. From the second time on no stream is named: they may be gone.
 func (m *arenas) close() error {
 	m.growing.Lock()
-	defer m.growing.Unlock()
+	defer m.unlockGrowing()
 	for _, l := range *m.all.Load() {
 		if !m.closed {
 			_ = l.look()

@@ -12,8 +12,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
-// block is the record of one allocation. Records are pooled, so whoever finds one
-// by its generation must compare the generation again under the lock.
+// block is the record of one allocation. Records are pooled, so code that
+// finds one by its generation compares the generation again under the lock.
 type block struct {
 	node blocktable.Node[block]
 	path.Record
@@ -63,8 +63,8 @@ func (r *blockRecords) get() *block {
 	return &made[0]
 }
 
-// fill makes b the record of a fresh allocation. It takes the lock: somebody
-// who found the block that it was before may be looking at it.
+// fill makes b the record of a fresh allocation. It takes the lock: a goroutine
+// that found the record's former block may be looking at it.
 func (b *block) fill(s *stream, c *core.Block, req *core.Request, ready *fence.Point) {
 	b.mu.Lock()
 	b.fillLocked(s, c, req, ready)
@@ -83,7 +83,7 @@ func (b *block) be(s *stream, c *core.Block, req *core.Request, mapped uint64) {
 	b.stream, b.poisoned, b.mapped, b.freeRequested = s, false, mapped, 0
 }
 
-// fillMapped is fill for an isolated block, which nobody has to wait for.
+// fillMapped is fill for an isolated block, which is ready at once.
 func (b *block) fillMapped(s *stream, c *core.Block, req *core.Request, mapped uint64) {
 	b.mu.Lock()
 	b.be(s, c, req, mapped)
@@ -135,17 +135,17 @@ func (b *streamBooks) joins(group *books.Group, lane *path.Lane) {
 // admit enters a fresh block and raises the peaks of the books' group.
 func (b *streamBooks) admit(group *books.Group, record *block) {
 	b.Lock()
-	short := b.enter(record)
+	b.file(record)
+	short := b.Enter(&record.core, &record.entry)
 	b.Unlock()
 	group.Raise(short)
 }
 
-// enter is admit with the lock held, but for the peaks.
-func (b *streamBooks) enter(record *block) books.Shortage {
+// file makes a record one of the table's; the lock must be held.
+func (b *streamBooks) file(record *block) {
 	g := record.core.ID.Generation
 	record.node.Word.Store(blocktable.Word(g, 0))
 	b.blocks.Insert(g, &record.node, record)
-	return b.Enter(&record.core, &record.entry)
 }
 
 // free takes a block out that is released as it is freed.

@@ -249,8 +249,8 @@ func (c *peerCopy) enqueue() (launched bool, err error) {
 
 // fenceSourceBySync orders the source after a copy that its stream could not be
 // made to wait for, by the strongest means left: the host waits for the copy. If
-// that fails too the copy may read the source for nobody knows how long, so the
-// block is poisoned.
+// that fails too the copy may read the source for an unknown time, so the block is
+// poisoned.
 func (c *peerCopy) fenceSourceBySync(cause error) error {
 	err := c.to.observed(c.to.drv.StreamSynchronize(c.to.stream.Handle()))
 	if err == nil {

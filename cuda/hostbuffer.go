@@ -102,8 +102,8 @@ func (b *HostBuffer[T]) Arg() driver.Arg { return driver.Ptr(b.mem.DevicePtr) }
 // Free gives the buffer back when the copies under way that use it are done.
 // It waits for them, and for the driver, which may wait for all work of the
 // device, until ctx ends. After an error it may be called again. A second
-// Free is an error that matches [core.ErrUseAfterFree], and a finding that harms
-// nobody ([core.Finding.Harmless]). It must not be called
+// Free is an error that matches [core.ErrUseAfterFree], and a harmless
+// finding ([core.Finding.Harmless]). It must not be called
 // while a call that was given the values has not returned.
 func (b *HostBuffer[T]) Free(ctx context.Context) error {
 	if b == nil {

@@ -45,7 +45,13 @@ func (r *tracker) FreedOn(id core.StreamID) core.FreeCounters {
 	if err != nil {
 		return core.FreeCounters{}
 	}
-	return s.frees.bytes.counters()
+	c := s.frees.bytes.counters()
+	if r.own != nil {
+		s.host.Lock()
+		c.Queued, c.Completed = c.Queued+s.freedAtHand, c.Completed+s.freedAtHand
+		s.host.Unlock()
+	}
+	return c
 }
 
 // Inspect tells of the resource's blocks and streams.

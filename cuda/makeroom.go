@@ -27,13 +27,15 @@ func (m *arenas) makeRoom(s *stream, bytes uint64, err error) error {
 	}
 	if m.growing.TryLock() { // memory of the device comes before that of other streams, if it is to be had anyway
 		_ = m.fillAhead()
-		m.growing.Unlock()
+		m.unlockGrowing()
 	}
 	if done, err := m.findRoom(s, bytes); done || err != nil {
 		return err
 	}
-	m.growing.Lock()
-	defer m.growing.Unlock()
+	if done, err := m.lockToGrow(s, bytes); done || err != nil {
+		return err
+	}
+	defer m.unlockGrowing()
 	_ = m.fillAhead()
 	if done, err := m.findRoom(s, bytes); done || err != nil { // pages were mapped meanwhile
 		return err
@@ -51,6 +53,47 @@ func (m *arenas) makeRoom(s *stream, bytes uint64, err error) error {
 		}
 	}
 	return m.explain(bytes, err)
+}
+
+// lookWhileWaiting is how often a request that waits for growing looks whether others have freed what it needs.
+const lookWhileWaiting = time.Millisecond
+
+// lockToGrow locks growing, unless meanwhile what others map or free serves the request.
+func (m *arenas) lockToGrow(s *stream, bytes uint64) (done bool, err error) {
+	if m.growing.TryLock() {
+		return false, nil
+	}
+	lacks := min(int64(m.wholePages(bytes)/m.page), growth)
+	m.ahead.waiting.Add(lacks)
+	defer m.ahead.waiting.Add(-lacks)
+	look := time.NewTicker(lookWhileWaiting)
+	defer look.Stop()
+	for !m.growing.TryLock() {
+		select {
+		case <-m.unlocked:
+		case <-look.C:
+		}
+		if done, err := m.findRoom(s, bytes); done || err != nil {
+			m.wakeNext()
+			return done, err
+		}
+	}
+	return false, nil
+}
+
+// unlockGrowing is how each holder of growing unlocks it.
+func (m *arenas) unlockGrowing() {
+	m.growing.Unlock()
+	m.wakeNext()
+}
+
+// wakeNext wakes a request that waits for growing, or the next one to wait: that one looks in vain, or wakes
+// another in turn.
+func (m *arenas) wakeNext() {
+	select {
+	case m.unlocked <- struct{}{}:
+	default:
+	}
 }
 
 // findRoom gives s what it holds and comes after already, pages that other arenas have, or that are
@@ -372,7 +415,7 @@ func (m *arenas) fillHole(s *stream, r pages.Row, start time.Time, alone bool) e
 	collected := time.Since(start)
 	most := bytes
 	if m.spare() < bytes {
-		most = max(bytes, min(m.ahead.growBy(start, m.store.Held()/m.page)*m.page, m.room(ptr)))
+		most = max(bytes, min(m.ahead.growBy(start, bytes/m.page, m.store.Held()/m.page)*m.page, m.room(ptr)))
 	}
 	if m.ahead.start != nil {
 		err := m.fill(s.arena, ptr, bytes, collected)

@@ -38,7 +38,7 @@ func TestNoRoomIsMadeInAnArenaThatIsForgotten(t *testing.T) {
 	must.Do(t, lease.Release())
 	m.forgetEmpty()
 	m.moving.Unlock()
-	m.growing.Unlock()
+	m.unlockGrowing()
 	if err := <-allocated; !errors.Is(err, core.ErrStreamMisuse) {
 		t.Errorf("the allocation: %v", err)
 	}

@@ -38,11 +38,11 @@ import (
 //     tracker tries again.
 //
 // Where giveAtOnce is true, whatever is given may be taken on any stream at once, behind waits
-// that the memory queues itself on the stream that takes. So its block is released with it, and nobody
-// looks whether the device has come to its free; with a frontier it is released when that is seen
+// that the memory queues itself on the stream that takes. So its block is released with it, without
+// a look at whether the device has come to its free; with a frontier it is released when that is seen
 // completed. Otherwise it is given when its frontier is seen completed, and released when its free is.
 //
-// makeRoom, reap, trim, trimIdle and close may wait for the driver, and no lock is held over them.
+// makeRoom, reap, trim, tick and close may wait for the driver, and no lock is held over them.
 // Close comes last: the tracker lets the others end before, and calls none of them but give
 // after it. What is still taken then stays good until it is given. A reap of
 // the tracker's calls close again, for what was given since.
@@ -60,9 +60,9 @@ type memory interface {
 	reap() error
 	// trim gives free memory back to the device, but for so many bytes.
 	trim(keep uint64) error
-	// trimIdle is a step of giving back what was not needed for some time, on each tick of the
-	// reaper: it takes little time, and calls no driver where nothing is to be given back.
-	trimIdle(now time.Time) error
+	// tick is a step, on each tick of the reaper, of taking what will be needed soon, and of giving back what
+	// was not needed for some time: it takes little time, and calls no driver where neither is to be done.
+	tick(now time.Time) error
 	// addTo adds what the memory has of the device (Reserved, ReservedHigh), what of
 	// that is taken (PoolUsed, PoolUsedHigh) and what is not (Cached): the drift is measured
 	// against PoolUsed. It makes no call of the driver.
@@ -231,8 +231,8 @@ func (p *driverPool) reap() (err error) {
 
 func (p *driverPool) trim(keep uint64) error { return p.drv.PoolTrim(p.pool, keep) }
 
-// trimIdle has nothing to do: the driver has a release threshold.
-func (p *driverPool) trimIdle(time.Time) error { return nil }
+// tick has nothing to do: the driver has a release threshold.
+func (p *driverPool) tick(time.Time) error { return nil }
 
 func (p *driverPool) addTo(st *core.Stats) {
 	last := p.last.Load()

@@ -79,7 +79,7 @@ func (m *ledgerMemory) due() bool          { return m.under.due() }
 func (m *ledgerMemory) reap() error            { return m.under.reap() }
 func (m *ledgerMemory) trim(keep uint64) error { return m.under.trim(keep) }
 
-func (m *ledgerMemory) trimIdle(now time.Time) error { return m.under.trimIdle(now) }
+func (m *ledgerMemory) tick(now time.Time) error { return m.under.tick(now) }
 
 func (m *ledgerMemory) drift() (int64, bool) { return m.under.drift() }
 

@@ -366,7 +366,7 @@ func (r *tracker) startReaper(interval time.Duration) {
 				if r.hasPending() {
 					_ = r.ReapPending(context.Background()) // the next call reports a lasting error
 				}
-				_ = r.withMemory("ReapPending", func() error { return r.memory.trimIdle(now) })
+				_ = r.withMemory("ReapPending", func() error { return r.memory.tick(now) })
 			}
 		}
 	}()

@@ -96,7 +96,9 @@ func (r serving) Allocate(o *path.Op) bool {
 	if !o.AtOnce {
 		return o.Decline(r.path)
 	}
-	o.Ended = monotime.Now()
+	if o.Timed {
+		o.Ended = monotime.Now()
+	}
 	return true
 }
 
@@ -118,7 +120,9 @@ func (r serving) Deallocate(o *path.Op) bool {
 	if !o.AtOnce {
 		return o.Decline(r.path)
 	}
-	o.Ended = monotime.Now()
+	if o.Timed {
+		o.Ended = monotime.Now()
+	}
 	if r.listeners.OffPath() {
 		o.Settles(r.path)
 	}
@@ -185,7 +189,8 @@ func (r *tracker) takeAtHand(s *stream, o *path.Op) bool {
 	describe(&o.Block, req, ptr, r.streams.table.ordinal)
 	record.fillLocked(s, &o.Block, req, ready)
 	record.mu.Unlock()
-	s.books.enter(record) // short of nothing
+	s.books.file(record)
+	s.books.EnterCovered(&record.core, &record.entry)
 	o.Record = &record.Record
 	return true
 }
@@ -210,14 +215,15 @@ func (r *tracker) giveAtHand(s *stream, b *block, o *path.Op) bool {
 	o.Block = b.core
 	o.Block.State = core.Freed
 	b.mu.Unlock()
-	b.history.Release()
+	b.history.ReleaseOn(&s.Stream)
 	s.freeAttempts++
-	s.frees.bytes.noteAtOnce(b.core.Bytes)
+	s.freedAtHand += b.core.Bytes
 	s.books.leave(b)
-	if len(s.spare) < spareBlocks {
+	if last := len(s.spare) - 1; last+1 < spareBlocks {
 		s.spare = append(s.spare, b)
-	} else {
-		r.streams.table.records.spare.Put(b)
+	} else { // another stream may use the record of an earlier free, but not yet this one: the layers above have to close it
+		r.streams.table.records.spare.Put(s.spare[last])
+		s.spare[last] = b
 	}
 	return true
 }

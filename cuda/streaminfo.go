@@ -68,7 +68,7 @@ func (s *stream) inspect() readings.StreamInfo {
 	return info
 }
 
-// lockSoon takes the lock unless somebody holds it for longer than the driver
+// lockSoon takes the lock unless another goroutine holds it for longer than the driver
 // usually needs for a call.
 func (s *stream) lockSoon() bool {
 	for tries := 10; !s.TryLock(); tries-- {

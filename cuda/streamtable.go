@@ -191,7 +191,7 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 // frees its slot; the stream must be locked, so that it is removed once.
 func (t *streamTable) remove(s *stream) error {
 	if !slices.Contains(t.streams(), s) {
-		return nil // by somebody else
+		return nil // by another caller
 	}
 	if err := s.CloseEvents(); err != nil {
 		return err
@@ -359,8 +359,10 @@ type stream struct {
 	// host is the stream's lane, under whose lock are its books, its part of a pool, and what
 	// the layers above have of it. spare are records of blocks that the next allocations
 	// take.
-	host  path.Lane
-	spare []*block
+	host path.Lane
+	// freedAtHand is the bytes of blocks that were freed under the lane's lock alone, which guards it.
+	freedAtHand uint64
+	spare       []*block
 
 	// frees is where retired blocks wait until they are released.
 	frees freeQueue

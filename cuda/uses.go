@@ -191,8 +191,8 @@ func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 		backlogged := false
 		if l.on.AsksDriver() {
 			backlogged, err = r.finishOrBacklog(backlogEnd{launch: l})
-		} else {
-			err = r.fence(l, l.point.Finish(&l.Intent))
+		} else if err = l.point.Finish(&l.Intent); err != nil {
+			err = r.synchronize(l, err)
 		}
 		if backlogged {
 			return err
@@ -218,14 +218,7 @@ func (l *launch) count() {
 	}
 }
 
-// fence fences a launch by synchronising its stream where its event was not recorded, for cause.
-func (r *tracker) fence(l *launch, cause error) error {
-	if cause == nil {
-		return nil
-	}
-	return r.synchronize(l, cause)
-}
-
+// synchronize fences a launch by synchronising its stream, because its event was not recorded.
 func (r *tracker) synchronize(l *launch, cause error) error {
 	return l.point.FinishUnrecorded(cause, func() {
 		for _, b := range l.blocks {

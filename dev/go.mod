@@ -32,15 +32,17 @@ require (
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
-	golang.org/x/crypto v0.45.0 // indirect
+	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect
 	sigs.k8s.io/yaml v1.4.0 // indirect
 )
 
 require (
+	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794
 	github.com/fencepost-gpu/fencepost v0.0.0-00010101000000-000000000000
 	github.com/google/go-jsonnet v0.22.0
 	github.com/grafana/grafana-foundation-sdk/go v0.0.22
+	golang.org/x/perf v0.0.0-20260908200009-22c9c6c9d4da
 )
 
 replace github.com/fencepost-gpu/fencepost => ../

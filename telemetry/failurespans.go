@@ -148,8 +148,8 @@ type eventSpan struct {
 	err  error
 }
 
-// admit reports whether the second of now has room for one more, and takes it. Whoever waited
-// for the lock may come with the second before.
+// admit reports whether the second of now has room for one more, and takes it. A caller that
+// waited for the lock may come with the second before.
 func (s *eventSpans) admit(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -234,8 +234,8 @@ func (s share) Allocate(o *path.Op) bool {
 	if !s.r.path.Below.Layer.Allocate(o) {
 		return false
 	}
-	if o.Span.IsZero() {
-		s.callsOf(o.Lane).NoteAllocate(o.Took())
+	if !o.Traced {
+		s.callsOf(o.Lane).NoteAllocate(o.Timed, o.Took())
 	} else {
 		o.Settles(s.r.path)
 	}
@@ -247,8 +247,8 @@ func (s share) Deallocate(o *path.Op) bool {
 	if !s.r.path.Below.Layer.Deallocate(o) {
 		return false
 	}
-	if o.Span.IsZero() {
-		s.callsOf(o.Lane).NoteDeallocate(o.Took())
+	if !o.Traced {
+		s.callsOf(o.Lane).NoteDeallocate(o.Timed, o.Took())
 	} else {
 		o.Settles(s.r.path)
 	}

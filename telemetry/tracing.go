@@ -72,7 +72,7 @@ func (t *tracing) endSpan(span trace.Span, err error, options ...trace.SpanEndOp
 	end(span, err, options...)
 }
 
-// spanRef refers to span, or to none if nobody will ever see it.
+// spanRef refers to span, or to none if it is never exported.
 func spanRef(span trace.Span) core.SpanRef {
 	sc := span.SpanContext()
 	if !sc.IsSampled() {

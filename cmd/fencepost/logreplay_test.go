@@ -22,7 +22,7 @@ import (
 // quarantine, the frees when the blocks leave it. So the guard has none here.
 func logOf(t *testing.T, trace, path string) *replay.Report {
 	t.Helper()
-	rows, err := alloctrace.ReadFile(filepath.Join("../../traces", trace+".csv.gz"))
+	rows, err := alloctrace.DefaultLimits.ReadFile(filepath.Join("../../traces", trace+".csv.gz"))
 	must.Do(t, err)
 	file, err := os.Create(path)
 	must.Do(t, err)

@@ -46,8 +46,8 @@ func (t *trial) carriesRequest() {
 	t.free(plain)
 }
 
-// longNames demands that nobody sees a longer name than the resource's caller
-// would be shown.
+// longNames demands that a name is cut everywhere to the length at which the
+// resource's caller sees it.
 func (t *trial) longNames() {
 	long := strings.Repeat("name", names.Max)
 	stream, want := t.Streams(t), names.Bound(long)
@@ -185,8 +185,8 @@ func (t *trial) releasedLease() {
 	t.free(b)
 }
 
-// zeroValues calls everything with nothing: whoever forgot to set a variable
-// gets an error, not a crash of the process.
+// zeroValues calls everything with nothing: a variable that was not set leads to
+// an error, not to a crash of the process.
 func (t *trial) zeroValues() {
 	r := t.Resource
 	var id core.BlockID

@@ -121,7 +121,7 @@ func (t *trial) withholding() {
 	t.free(second)
 }
 
-// accounting has two blocks of an account live at once, and another of nobody's.
+// accounting has two blocks of an account live at once, and another of no account.
 func (t *trial) accounting() {
 	a := core.NewAccount()
 	allocate := func() core.Block {

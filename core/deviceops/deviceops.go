@@ -1,7 +1,7 @@
 // Package deviceops is what a guard needs of a device: to fill memory with a
 // pattern, to compare it with one, and to sum it up. cuda.NewDeviceOps has the one
-// implementation of this module; whoever writes a guard or a backend of their own
-// meets the other side here.
+// implementation of this module; a guard or a backend outside it meets the other side
+// here.
 package deviceops
 
 import (

@@ -135,8 +135,8 @@ func (d *Device) Close() error {
 	code := d.library.call(cuDevicePrimaryCtxRelease, f)
 	switch code {
 	case driver.Deinitialized, driver.InvalidContext, driver.ContextDestroyed:
-		// The process is ending and the driver was quicker, or somebody reset
-		// the device: there is nothing left to release.
+		// The process is ending and the driver was quicker, or the device was
+		// reset: there is nothing left to release.
 		code = codeSuccess
 	case codeSuccess:
 	default:

@@ -59,11 +59,13 @@ type grant struct {
 	as    core.BlockState
 }
 
-// become makes rec the record of the block g that came of the grant. No lock is needed: the block is not
+// bind makes rec the record of the block g that came of the grant. No lock is needed: the block is not
 // handed out yet.
-func (g *grant) become(of core.Generation, rec *record) {
+func (g *grant) bind(of core.Generation, rec *record) {
 	rec.tally, rec.account = g.tally, g.drawn.account
-	rec.ledger.Store(g.ledger)
+	if rec.ledger.Load() != g.ledger { // nearly never: an atomic store takes longer than the rest
+		rec.ledger.Store(g.ledger)
+	}
 	rec.bytes, rec.drawn = g.drawn.bytes+g.padding.bytes, g.drawn.bytes
 	rec.pending, rec.state = false, g.as
 	rec.of.Store(uint64(of))
@@ -95,7 +97,7 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) *shortage {
 	if short == nil || short.account == account(c) {
 		return short
 	}
-	r.streams.withoutCredit(func() { short = r.fill(req, c, g) })
+	r.streams.recallCredit(func() { short = r.fill(req, c, g) })
 	return short
 }
 

@@ -75,7 +75,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 // the next request. A limit below what is charged revokes nothing: requests
 // are refused until they fit again. It locks each stream's books for a moment.
 func (r *Resource) SetLimit(bytes uint64) {
-	r.streams.withoutCredit(func() { r.ledger.limit.Store(cmp.Or(bytes, math.MaxUint64)) })
+	r.streams.recallCredit(func() { r.ledger.limit.Store(cmp.Or(bytes, math.MaxUint64)) })
 	r.ledger.tellRoom()
 }
 

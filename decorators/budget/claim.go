@@ -145,7 +145,7 @@ func (r *Resource) setAside(bytes uint64) (short *shortage) {
 	if _, ok := r.ledger.take(bytes, 0); ok {
 		return nil
 	}
-	r.streams.withoutCredit(func() {
+	r.streams.recallCredit(func() {
 		if _, ok := r.ledger.take(bytes, 0); !ok {
 			short = &shortage{account: &r.ledger, bytes: bytes, remaining: r.ledger.room(0)}
 		}

@@ -47,13 +47,13 @@ func (c *credit) recall() {
 }
 
 // leaves reports whether a stream ledger may have so many bytes of credit. It reads
-// one cache line, which nobody writes while all streams live on their credit.
+// one cache line, which is not written while all streams live on their credit.
 func (l *ledger) leaves(credit uint64) bool {
 	return l.recalls.Load() == 0 && credit <= less(l.limit.Load(), l.used.Load())/creditShare
 }
 
-// withoutCredit calls try while no stream ledger has credit or gets any.
-func (t *streamLedgers) withoutCredit(try func()) {
+// recallCredit calls try while no stream ledger has credit or gets any.
+func (t *streamLedgers) recallCredit(try func()) {
 	t.ledger.recalls.Add(1)
 	defer t.ledger.recalls.Add(-1)
 	t.recall()

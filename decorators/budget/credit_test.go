@@ -121,7 +121,7 @@ func TestALowerLimitHoldsForCreditToo(t *testing.T) {
 func TestNoCreditIsKeptDuringARecall(t *testing.T) {
 	r := withCredit(t, 1000, 50)
 	early := mustAllocate(t, r, core.Request{Bytes: 20, Stream: 1})
-	r.streams.withoutCredit(func() {
+	r.streams.recallCredit(func() {
 		mustFree(t, r, early)
 		mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 5, Stream: 3})) // its stream ledger is new
 		wantCredit(t, r, 0)

@@ -50,7 +50,7 @@ import "sync/atomic"
 //     recalls is: that makes of credit a grant, and used stays as it is.
 //   - A request that found no room raises recalls, then takes the credit of all stream
 //     ledgers, each under its lock, then tries again, and lowers recalls after that.
-//     [streamLedgers.withoutCredit] is these steps.
+//     [streamLedgers.recallCredit] is these steps.
 //
 // So at the instant of that try there is no credit. A stream ledger was empty when
 // its lock was released after the sweep had taken its credit; one that locked it later
@@ -58,7 +58,7 @@ import "sync/atomic"
 // kept. One that was made later was made behind the lock of the table, under which
 // the sweep found all others, so the same holds for its first release. With no
 // credit, used is what is live, pending, claimed and being granted less what is lent,
-// all of it owned by somebody at that instant: what does not fit then does not fit,
+// all of it owned at that instant: what does not fit then does not fit,
 // with or without credit. No other instant is needed, and none is claimed: others may
 // take at once what the sweep gave back, and then they have it.
 //

@@ -70,7 +70,7 @@ func (s share) Allocate(o *path.Op) bool {
 		k.grant, k.held = g, true
 		return false
 	}
-	g.become(o.Block.ID.Generation, s.r.part.Of(s.r.records.Served(o)))
+	g.bind(o.Block.ID.Generation, s.r.part.Of(s.r.records.Served(o)))
 	if k != nil {
 		s.drop(o, k)
 	}

@@ -122,7 +122,7 @@ func (t *streamLedgers) search(id core.StreamID) *streamLedger {
 	return l
 }
 
-// add makes the ledger of a stream, unless somebody has meanwhile.
+// add makes the ledger of a stream, unless another goroutine has meanwhile.
 func (t *streamLedgers) add(id core.StreamID, base uint64) *streamLedger {
 	t.mu.Lock()
 	defer t.mu.Unlock()

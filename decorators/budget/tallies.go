@@ -29,7 +29,7 @@ func (s *sum) sub(bytes uint64) { s.bytes, s.blocks = s.bytes-bytes, s.blocks-1 
 
 // tagNews tells which tags are in use. Each tally remembers the round in which it
 // was last told of, so that an allocation compares a number that changes seldom.
-// Where nobody listens that is 0, as in every tally.
+// Without a listener that is 0, as in every tally.
 type tagNews struct {
 	_     [64]byte // off the words that are written often
 	round atomic.Uint32

@@ -76,7 +76,7 @@ func (s share) allocateGuarded(ctx context.Context, o *path.Op, hunted bool, l c
 	r.tellStack(l.Total(), b.Tag, stack)
 	armed := false
 	defer func() {
-		if !armed { // code of the user's panics in a layer below, and nobody gets the block
+		if !armed { // code of the user's panics in a layer below, so the block has no owner
 			r.noteReleased(rec)
 			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), rec.Inner())
 		}

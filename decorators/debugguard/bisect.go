@@ -12,7 +12,7 @@ import (
 const launchBisect = "gpumem.guard.bisect"
 
 const (
-	// bisectBytes and bisectBlocks are how much of what nobody uses is
+	// bisectBytes and bisectBlocks are how much of what is not in use is
 	// compared after one launch. What is beyond comes after the next ones, in
 	// turn.
 	bisectBytes  = 64 << 20

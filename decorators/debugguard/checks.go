@@ -214,10 +214,10 @@ func (r *Resource) poll(limit int) {
 // launches are bisected.
 const verdictsInPassing = 4
 
-// readInPassing reads a few verdicts while launches are bisected: a comparison behind
+// pollVerdicts reads a few verdicts while launches are bisected: a comparison behind
 // each launch names one launch only if it is read before many others have come. In
 // every other mode the upkeep reads them.
-func (r *Resource) readInPassing(u *rules) {
+func (r *Resource) pollVerdicts(u *rules) {
 	if u.setting.Mode == Hunt && u.setting.Bisect {
 		r.poll(verdictsInPassing)
 	}

@@ -27,7 +27,7 @@ func (s share) prepareFree(ctx context.Context, o *path.Op) (err error) {
 	if id.Ordinal != r.ordinal && now.setting.Mode != Off {
 		return r.foreignDevice(id)
 	}
-	r.readInPassing(now)
+	r.pollVerdicts(now)
 	rec := r.ledger.Get(id)
 	if rec != nil && rec.Guard == nil && rec.Retire(id.Generation) {
 		return s.prepareUnguarded(ctx, o, rec)
@@ -158,7 +158,7 @@ func (r *Resource) revive(rec *ledger.Record, g core.Generation) {
 	}
 }
 
-// freeGuarded frees a guarded block that nobody uses. One that was poisoned
+// freeGuarded frees a guarded block that is not in use. One that was poisoned
 // goes to quarantine, whatever else failed: its bytes are gone, so its owner
 // cannot have it back.
 func (r *Resource) freeGuarded(ctx context.Context, rec *ledger.Record) (core.Block, error) {

@@ -81,7 +81,7 @@ const ownPatience = time.Second
 // says that the guard may have said no to a block that is live again. An intent that only an access of the guard's
 // stands in the way of is tried until that has ended, whether the caller wants
 // to wait or not: the caller cannot know of it, and it ends at once, unless a capture
-// of somebody's keeps its end from being recorded. Then the caller is told after a while.
+// of the program's keeps its end from being recorded. Then the caller is told after a while.
 func (r *Resource) prepareAgain(ctx context.Context, req *core.UseRequest, own bool, err error) (t core.Ticket, _ error) {
 	again := func() bool { return own && errors.Is(err, path.ErrDeclined) || !req.Wait && conflictsWithGuard(err) }
 	if again() {
@@ -125,7 +125,7 @@ func (r *Resource) noteCapture(err error) {
 	}
 }
 
-// synchronously does w where nobody fences uses: behind all work of the
+// synchronously does w where uses are not fenced: behind all work of the
 // stream, and done before anything else follows.
 func (r *Resource) synchronously(ctx context.Context, w work) error {
 	if err := r.cfg.Device.Synchronize(ctx, w.stream); err != nil {

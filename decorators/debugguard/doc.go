@@ -82,7 +82,7 @@
 // launch's stream is compared behind the launch, within a bound and in turn, so
 // that a finding's window is one launch wide; launches then wait for the device, a
 // second at most, rather than leave comparisons out. A delay sits between a
-// launch's waits and its work, so that work which nobody orders behind the launch
+// launch's waits and its work, so that work which is not ordered behind the launch
 // overtakes it.
 //
 // While a stream captures, nothing of the guard's is put on it: the default

@@ -41,7 +41,7 @@ func (r *Resource) quarantineLimit() uint64 {
 	}
 }
 
-// followPeak raises the limit of a quarantine that nobody has sized to its share of the most
+// followPeak raises the limit of a quarantine of the default size to its share of the most
 // that callers have had, if so many bytes more need it. That peak never falls, so it is looked
 // at only where the limit does not do.
 func (r *Resource) followPeak(incoming uint64) {
@@ -52,8 +52,8 @@ func (r *Resource) followPeak(incoming uint64) {
 	raise(&r.quarantine.sampled, min(r.cfg.QuarantineBytes, r.upstream.Stats().PeakBytes/quarantineShare))
 }
 
-// enforceLimit lets go what is over the limit once so many bytes come in. Whoever is
-// evicting already does it for all. What fails stays, for later.
+// enforceLimit lets go what is over the limit once so many bytes come in. A goroutine
+// that is evicting already does it for all. What fails stays, for later.
 func (r *Resource) enforceLimit(ctx context.Context, incoming uint64) {
 	if r.quarantine.queue.size().Blocks+r.canaries.queue.size().Blocks == 0 || !r.evicting.TryLock() {
 		return
@@ -121,7 +121,7 @@ func (r *Resource) evict(ctx context.Context, q *queue, blocks []*ledger.Record,
 			q.restore(slices.DeleteFunc(blocks, r.gone))
 		}
 	}()
-	freed, left, err := r.letGo(ctx, blocks, stop)
+	freed, left, err := r.releaseQuarantined(ctx, blocks, stop)
 	returned = true
 	q.restore(left)
 	return freed, err
@@ -136,10 +136,10 @@ func (r *Resource) gone(rec *ledger.Record) bool {
 // errStopped is that of a change of the mode which Close has stopped.
 var errStopped = fmt.Errorf("debugguard: stopped letting blocks go: the guard is %w", core.ErrClosed)
 
-// letGo queues the last comparison of blocks, in batches of one stream, and behind it
+// releaseQuarantined queues the last comparison of blocks, in batches of one stream, and behind it
 // their free. It returns those that are left: whose free failed, and all behind where
 // stop said so.
-func (r *Resource) letGo(ctx context.Context, blocks []*ledger.Record, stop func() bool) (freed uint64, left []*ledger.Record, err error) {
+func (r *Resource) releaseQuarantined(ctx context.Context, blocks []*ledger.Record, stop func() bool) (freed uint64, left []*ledger.Record, err error) {
 	slices.SortStableFunc(blocks, func(a, b *ledger.Record) int { return cmp.Compare(a.Stream(), b.Stream()) })
 	compared := 0
 	for i, rec := range blocks {
@@ -185,8 +185,8 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*ledger.Record) (n 
 	return n
 }
 
-// forwardEvicted frees a block at the upstream. One that somebody freed around the
-// guard is let go too.
+// forwardEvicted frees a block at the upstream. One that was freed around the
+// guard leaves quarantine too.
 func (r *Resource) forwardEvicted(ctx context.Context, rec *ledger.Record) error {
 	returned := false
 	defer func() {

@@ -12,7 +12,7 @@ import (
 
 // filling is the filling of one block's red zones, of its poison or of both: what every
 // guarded block has done to it twice. It is pooled with all that it needs,
-// because nobody who is given some of it keeps that.
+// because no callee keeps what it is given of it.
 type filling struct {
 	device   deviceops.Ops
 	launches *launchLog

@@ -138,8 +138,8 @@ type Stay struct {
 // keptStays is how many stays that have ended are remembered. They take 360 KiB at most.
 const keptStays = 4096
 
-// stayOf is how long a guarded block has been there. Such a record is nobody
-// else's later: what is read here does not change.
+// stayOf is how long a guarded block has been there. Such a record never
+// becomes another block's: what is read here does not change.
 func stayOf(rec *ledger.Record) Stay {
 	return Stay{Tag: rec.Tag, Bytes: rec.Footprint().Bytes, From: rec.Guard.FreedAt}
 }

@@ -58,7 +58,7 @@ func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block,
 	}
 	returned := false
 	defer func() {
-		if !returned && b.ID.Generation != 0 { // who hears of refusals panics, and nobody gets the block
+		if !returned && b.ID.Generation != 0 { // a listener of refusals panics, so the block has no owner
 			_, _ = r.upstream.Deallocate(context.WithoutCancel(ctx), b.ID)
 		}
 	}()
@@ -117,7 +117,7 @@ type relief struct {
 	rounds int
 	first  error
 	began  time.Time
-	wait   outwait
+	wait   pendingWait
 }
 
 func (r *Resource) newRelief(w want, given uint64, first error) *relief {
@@ -273,8 +273,8 @@ func (r *Resource) noteReleased(rec *ledger.Record) {
 	}
 }
 
-// outwait is the wait of one request for the device.
-type outwait struct {
+// pendingWait is the wait of one request for the device.
+type pendingWait struct {
 	began   time.Time // zero before it
 	patient context.Context
 	end     context.CancelFunc
@@ -287,7 +287,7 @@ type outwait struct {
 // signs are what changes when something came of a wait.
 type signs struct{ pending, behind, freed, charged uint64 }
 
-func (w *outwait) took() time.Duration {
+func (w *pendingWait) took() time.Duration {
 	if w.began.IsZero() {
 		return 0
 	}
@@ -295,7 +295,7 @@ func (w *outwait) took() time.Duration {
 }
 
 // explain says that a refused request has waited.
-func (w *outwait) explain(err error) error {
+func (w *pendingWait) explain(err error) error {
 	if w.began.IsZero() {
 		return err
 	}
@@ -318,9 +318,9 @@ func (e *waitedError) Unwrap() error { return e.refusal }
 // of is another refusal after the same wait.
 func (e *waitedError) of(refusal error) error { return &waitedError{refusal, e.took, e.pending} }
 
-// onItsWay is the memory that is freed and that the device has not come to, if it may make room
-// for a request that was refused with err. What open intents keep is not on its way.
-func (r *Resource) onItsWay(err error) (now signs, bytes uint64) {
+// pendingMemory is the memory that is freed and that the device has not come to, if it may make room
+// for a request that was refused with err. What open intents keep does not count.
+func (r *Resource) pendingMemory(err error) (now signs, bytes uint64) {
 	st := r.upstream.Stats()
 	now = signs{st.Pending.Bytes, st.OwnPool.Behind, st.Deallocations, st.Charged}
 	bytes = less(now.pending, r.blockedFrees.amount().Bytes)
@@ -334,11 +334,11 @@ func (r *Resource) onItsWay(err error) (now signs, bytes uint64) {
 
 // goOn waits until something may have come of the frees that the device has yet to
 // come to, and reports whether it is worth asking again. It begins the wait, if it has not begun.
-func (r *Resource) goOn(ctx context.Context, w *outwait, req *core.Request, err error) bool {
+func (r *Resource) goOn(ctx context.Context, w *pendingWait, req *core.Request, err error) bool {
 	if r.cfg.Advanced.Patience < 0 || ctx.Err() != nil {
 		return false
 	}
-	now, bytes := r.onItsWay(err)
+	now, bytes := r.pendingMemory(err)
 	if w.began.IsZero() {
 		if bytes == 0 {
 			return false
@@ -361,15 +361,15 @@ func (r *Resource) goOn(ctx context.Context, w *outwait, req *core.Request, err 
 			return false, errNothingPending
 		}
 		reaped := r.upstream.ReapPending(w.patient) // one that fails, the next request tells, if it lasts
-		now, bytes = r.onItsWay(err)
+		now, bytes = r.pendingMemory(err)
 		return false, reaped
 	}) == nil
 }
 
-var errNothingPending = errors.New("nothing is on its way")
+var errNothingPending = errors.New("no freed memory is pending")
 
 // endWait counts a wait.
-func (r *Resource) endWait(w *outwait, err error) {
+func (r *Resource) endWait(w *pendingWait, err error) {
 	if w.began.IsZero() {
 		return
 	}

@@ -46,8 +46,8 @@ type Resource struct {
 	accused    accusations
 	launches   launchLog
 	quarantine quarantine
-	// evicting is held while blocks leave quarantine, so that whoever empties it
-	// knows that it is empty. The launch path only tries to lock it.
+	// evicting is held while blocks leave quarantine, so that a goroutine
+	// that empties it knows that it is empty. The launch path only tries to lock it.
 	evicting sync.Mutex
 	checks   checks
 	upkeep   upkeep
@@ -152,7 +152,7 @@ func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 // pointer and size.
 func (r *Resource) Subscribe(l core.Listener) { r.listeners.Add(l) }
 
-// released hears of a block that the upstream has released, whoever freed it: it closes
+// released hears of a block that the upstream has released, whichever layer freed it: it closes
 // the block's record, and tells the guard's own listeners of what its owner knew.
 func (r *Resource) released(of *path.Record, b core.Block) {
 	if rec := r.canaries.released(b.ID.Generation); rec != nil {

@@ -98,8 +98,8 @@ func (r *Resource) SampleRate() int {
 	return int(r.throttle.perSecond)
 }
 
-// sampleBy makes mean the bytes between samples, said by whoever wants it kept
-// to whatever the time. Zero is what the guard was built with.
+// sampleBy makes mean the bytes between samples, for a caller that wants it kept
+// whatever the time. Zero is what the guard was built with.
 func (r *Resource) sampleBy(mean uint64) {
 	r.alter(func(u *rules) {
 		u.unbounded, u.sampling = mean != 0 || r.cfg.Advanced.SampleRate < 0, rateOf(cmp.Or(mean, r.cfg.SampleBytes))

@@ -22,8 +22,8 @@ type seals struct {
 	// clears is how often all seals were ended.
 	clears int
 	// endLock is held while seals begin and end, and read-held while checksums are
-	// queued of those that have not ended, which may take the driver a while: whoever
-	// only looks for a seal does not wait for it.
+	// queued of those that have not ended, which may take the driver a while: a
+	// look for a seal does not wait for it.
 	endLock sync.RWMutex
 }
 

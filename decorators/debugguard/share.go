@@ -254,7 +254,7 @@ func (s share) Prepare(ctx context.Context, o *path.Op) error {
 	}
 	r, req := s.r, &o.Request
 	now := r.rules.Load()
-	r.readInPassing(now)
+	r.pollVerdicts(now)
 	hunted, shard := now.hunts(req.Tag), r.shardFor(o.Lane)
 	if now.setting.Mode == Off || shard == nil {
 		o.KeepNumber(s.r.path, passes)

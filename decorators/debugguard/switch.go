@@ -9,7 +9,7 @@ import (
 )
 
 // rules are what an operation goes by, in one word that it loads and that changes
-// seldom. Nobody writes to them: a change puts others in their place.
+// seldom. They are never written to: a change puts others in their place.
 type rules struct {
 	// setting is mode and options, which callers see change at once; its SampleBytes is
 	// not used.
@@ -148,7 +148,7 @@ func (r *Resource) SetSampleBytes(mean uint64) {
 func (r *Resource) SampleBytes() uint64 { return r.rules.Load().sampling.mean }
 
 // ctxMutex is a lock for which a caller waits no longer than its context lasts,
-// because whoever holds it may be waiting for the device. A sync.Mutex cannot do
+// because its holder may be waiting for the device. A sync.Mutex cannot do
 // that.
 type ctxMutex chan struct{}
 

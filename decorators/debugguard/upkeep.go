@@ -124,8 +124,8 @@ func (r *Resource) keepHouse(ctx context.Context) (next time.Duration, err error
 }
 
 // letAgedGo evicts what is over the limit, and then what has been in quarantine for its
-// age. It says whether there may be more. It waits for nobody who
-// lets blocks go, and keeps nobody waiting for more than a step.
+// age. It says whether there may be more. It does not wait for
+// another eviction, and holds others up for no more than a step.
 func (r *Resource) letAgedGo(ctx context.Context) (more bool, err error) {
 	r.enforceLimit(ctx, 0)
 	for step := range upkeepSteps {

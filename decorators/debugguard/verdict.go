@@ -66,7 +66,7 @@ var damageText = map[core.FindingKind]string{
 	names.FindingUnderflow:         "bytes before the block were overwritten",
 	names.FindingOutOfBoundsWrite:  "bytes behind the block were overwritten",
 	names.FindingUseAfterFreeWrite: "the block was written after it was freed",
-	names.FindingStrayWrite:        "memory that nobody had was written",
+	names.FindingStrayWrite:        "memory without an owner was written",
 }
 
 // reportDamage names the victim and the launches that may have done it.

@@ -38,7 +38,7 @@
 //     queue drops the record and counts it; the caller never waits for a
 //     writer.
 //
-// A sink belongs to whoever made it and may serve several resources. Closing
+// A sink belongs to its maker and may serve several resources. Closing
 // it is the maker's duty; the layer flushes and closes nothing.
 //
 // # JSON lines

@@ -25,6 +25,7 @@ type Resource struct {
 	sinks    []Sink // all the others
 	sequence *sequence
 	path     *path.Path
+	_        [64]byte // what every operation reads shares no cache line with what is written
 	// equipping is held by who gives a lane stripes.
 	equipping atomic.Bool
 }
@@ -71,7 +72,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cla
 	}
 	returned := false
 	defer func() {
-		if !returned && claim.ID != 0 { // a sink panics, and nobody gets the claim
+		if !returned && claim.ID != 0 { // a sink panics, so the claim has no owner
 			_ = r.upstream.ReleaseClaim(context.WithoutCancel(ctx), claim.ID)
 		}
 	}()

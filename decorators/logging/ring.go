@@ -30,7 +30,7 @@ const DefaultRingSize = 16384
 // write to different cache lines. In its stripe a writer fills the next slot
 // under the stripe's lock, which is held for one copy: on a stream that all
 // share its backend has a lock of its own that is held for longer. A snapshot
-// takes the lock for a few slots at a time, so that it holds nobody up.
+// takes the lock for a few slots at a time, so that it holds up no operation.
 //
 // A slot is in three arrays. An operation on a block that succeeded, in no sampled trace,
 // is an entry of one cache line and a tag, which is all that there is to know of it. Any
@@ -321,7 +321,7 @@ func (g *Ring) grant(p *stripe) *parcel {
 	}
 	defer g.sharing.Unlock()
 	c := g.parcelFor(p)
-	for c == nil && p.newest == nil { // no lane's, so nobody who is met waits for p
+	for c == nil && p.newest == nil { // no lane's, so no goroutine that is met waits for p
 		runtime.Gosched()
 		c = g.parcelFor(p)
 	}
@@ -356,7 +356,7 @@ func (g *Ring) moveTo(p *stripe) *parcel {
 			}
 		}
 	}
-	if !most.mu.TryLock() { // p may be a lane's, and nobody who holds a lane waits for another
+	if !most.mu.TryLock() { // p may be a lane's, and the holder of a lane waits for no other
 		return nil
 	}
 	defer most.mu.Unlock()

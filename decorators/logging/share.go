@@ -55,22 +55,24 @@ func operationOf(o *path.Op) (oplog.Op, core.StreamID) {
 
 // ordinary reports whether the block is all there is to say of an operation: one asked of its stream and device, in
 // no trace that is sampled, and without a sink that numbers it.
-func (r *Resource) ordinary(b *core.Block, stream core.StreamID, span core.SpanRef) bool {
-	return r.sequence == nil && b.ID.AllocStream == stream && b.ID.Ordinal == r.ordinal && span.IsZero()
+func (r *Resource) ordinary(b *core.Block, stream core.StreamID, traced bool) bool {
+	return r.sequence == nil && b.ID.AllocStream == stream && b.ID.Ordinal == r.ordinal && !traced
 }
 
 func (s share) log(o *path.Op) {
+	r := s.r
 	op, stream := operationOf(o)
-	if !s.r.ops.has(op) {
+	if !r.ops.has(op) {
 		return
 	}
-	stripes, _ := o.Lane.Part(s.r.path.Number()).([]*stripe)
-	if stripes == nil || !s.r.ordinary(&o.Block, stream, o.Span) {
-		o.Settles(s.r.path)
+	stripes, _ := o.Lane.Part(r.path.Number()).([]*stripe)
+	if stripes == nil || !r.ordinary(&o.Block, stream, o.Traced) {
+		o.Settles(r.path)
 		return
 	}
-	for i, ring := range s.r.rings {
-		stripes[i].note(ring, op, &o.Block, o.Began, o.Took())
+	took := o.Took()
+	for i, ring := range r.rings {
+		stripes[i].note(ring, op, &o.Block, o.Began, took)
 	}
 }
 
@@ -80,7 +82,7 @@ func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 	if !s.r.ops.has(op) || errors.Is(err, path.ErrAbandoned) {
 		return err
 	}
-	if err == nil && s.r.ordinary(&o.Block, stream, o.Span) {
+	if err == nil && s.r.ordinary(&o.Block, stream, o.Traced) {
 		for _, ring := range s.r.rings {
 			ring.note(op, &o.Block, o.Began, o.Took())
 		}

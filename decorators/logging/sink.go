@@ -82,7 +82,7 @@ type AsyncSink struct {
 	// done is closed when the goroutine has ended; result is set before.
 	done   chan struct{}
 	result error
-	// abandoned tells the goroutine that nobody waits for the rest.
+	// abandoned tells the goroutine that no caller waits for the rest.
 	abandoned atomic.Bool
 
 	dropped, failures atomic.Uint64

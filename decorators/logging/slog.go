@@ -42,7 +42,7 @@ func contextOf(r *Record) context.Context {
 	return core.WithSpan(context.Background(), r.Event.Span)
 }
 
-// slogLevel is how much a record matters to whoever reads the service's log.
+// slogLevel is how much a record matters to a reader of the service's log.
 func slogLevel(o outcome) slog.Level {
 	switch {
 	case o.relieved:

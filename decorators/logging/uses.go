@@ -128,7 +128,7 @@ func (rec *Record) describeUses(req *core.UseRequest) {
 // duration is zero.
 func (r *Resource) released(b core.Block) {
 	at := monotime.Now()
-	if r.ordinary(&b, b.ID.AllocStream, core.SpanRef{}) {
+	if r.ordinary(&b, b.ID.AllocStream, false) {
 		for _, ring := range r.rings {
 			ring.note(oplog.OpRelease, &b, at, 0)
 		}

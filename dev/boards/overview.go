@@ -38,7 +38,7 @@ var overview = Board{
 				{Expr: `1000 * max by (job, instance, device) (gpumem_unwell_since_timestamp_seconds{@} or gpumem_runtime_start_time_seconds{@})`, Proof: Proof{Scene: "quiet", After: 1.7e12}}}},
 		{Title: "Health", Kind: Stat, Unit: units.Short, Width: 4, Height: 4, Link: "guard",
 			Shows:  "How many runtimes are in each state, and how many have ended within the time range and are gone.",
-			Bad:    "A runtime is degraded: it works, and something is wrong. Poisoned: its device is lost and it refuses every call. Gone, and nobody stopped it.",
+			Bad:    "A runtime is degraded: it works, and something is wrong. Poisoned: its device is lost and it refuses every call. Gone, and it was not stopped.",
 			Do:     "For degraded look at the reasons below. A poisoned process must be restarted; its incident names the launches that were under way. Of one that is gone see its last minutes on the board of the guard.",
 			Levels: []Level{{1, "green", "ok"}, {1, "orange", "degraded"}, {1, "red", "poisoned"}, {1, "text", "closed"}, {1, "orange", "gone"}},
 			Queries: []Query{

@@ -3,6 +3,7 @@ package proof
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -133,12 +134,9 @@ func (r *EngineRunner) take(o program.Op, s Step) error {
 
 // hasWait reports whether nodes have a wait, wherever: which of them is queued first does not matter.
 func hasWait(nodes []oracle.Node, wait *oracle.Node) bool {
-	for i := range nodes {
-		if n := &nodes[i]; n.Kind == oracle.Wait && n.Stream == wait.Stream && n.From == wait.From {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(nodes, func(n oracle.Node) bool {
+		return n.Kind == oracle.Wait && n.Stream == wait.Stream && n.From == wait.From
+	})
 }
 
 func (r *EngineRunner) call(o program.Op, s Step, must *Outcome) error {

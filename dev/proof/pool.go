@@ -68,7 +68,7 @@ func (h *hosted) allocated(b *core.Block, stream uint8) error {
 
 // endStep puts the frees into the history that a step has queued, and looks whether the
 // listeners were told of a block too early: before its free was queued, or while another stream uses
-// it. Whoever gets the memory comes behind both, which the history is judged for.
+// it. The next allocation in the memory comes behind both, which the history is judged for.
 func (h *hosted) endStep() error {
 	var open program.Set
 	for _, o := range h.open {
@@ -102,14 +102,14 @@ func (h *hosted) freedOn(stream uint8) uint8 {
 }
 
 // refuses reports whether an allocation was refused for want of memory, and ends the
-// program there. Pages that nobody has must not lack for it, wherever they are.
+// program there. Pages without an owner must not lack for it, wherever they are.
 func (h *hosted) refuses(err error, op, units uint8) (bool, error) {
 	if h == nil || !errors.Is(err, core.ErrOutOfMemory) {
 		return false, err
 	}
 	h.left = int(op)
 	if free := h.device.Idle() + PoolPages - h.device.Held(); free*PoolUnits >= int(units) {
-		return true, fmt.Errorf("%w: %d units are refused, and nobody has %d pages: %w", ErrAnswer, units, free, err)
+		return true, fmt.Errorf("%w: %d units are refused, and %d pages have no owner: %w", ErrAnswer, units, free, err)
 	}
 	return true, nil
 }

@@ -28,7 +28,7 @@ var (
 	ErrEarly = errors.New("a block is called reusable before the device has executed its free, or, where blocks are released in order, before that is queued or a use elsewhere is done")
 	// ErrTorn: a block was unmapped under the device's hands.
 	ErrTorn = errors.New("a block is unmapped before the device has done what uses it")
-	// ErrLeft means that the pool has pages that nobody uses and that it does not give back.
+	// ErrLeft means that the pool has unused pages that it does not give back.
 	ErrLeft = errors.New("pages are left when all is freed and trimmed")
 )
 

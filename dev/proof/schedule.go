@@ -2,6 +2,7 @@ package proof
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
@@ -107,12 +108,7 @@ func (z *sleepers) add(step Step, touches footprint) {
 }
 
 func (z *sleepers) has(step Step) bool {
-	for i := range z.n {
-		if z.all[i].step == step {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(z.all[:z.n], func(s sleeper) bool { return s.step == step })
 }
 
 // Explorer explores the schedules of programs.

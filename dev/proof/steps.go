@@ -117,7 +117,7 @@ func isFaulty(k program.Kind) bool { return k == program.Faulty || k == program.
 // touches is what a step may touch. Beside its own stream and blocks that is
 // the streams where those were allocated: their readiness may be recorded
 // there, and they are freed there. Work that is merely enqueued touches its
-// stream; whoever ends the last launch over a freed block frees it. An allocation that has
+// stream; the end of the last launch over a freed block frees it. An allocation that has
 // a size may have memory of any stream.
 func (s *scheduler) touches(m *moment, step Step) footprint {
 	t := s.mayTouch(m, step)

@@ -1,5 +1,5 @@
 // Package blocktable finds the records of blocks by generation without a lock. It is
-// the table of a backend, and of layers over somebody's own resource (package path).
+// the table of a backend, and of layers over a user's own resource (package path).
 //
 // # The protocol
 //
@@ -180,7 +180,7 @@ func (t *Table[R]) nodes(first, nth int, f func(*Node[R])) {
 
 // Locker is an owner's lock.
 type Locker interface {
-	// Lock waits until nobody has it.
+	// Lock waits until it is free.
 	Lock()
 	// Unlock gives it back.
 	Unlock()
@@ -193,8 +193,8 @@ const chainsAtOnce = 64
 // which List then returns. It holds mu, the owner's lock, for a few chains at a time,
 // so that neither its memory nor the time for which it holds up the owner grows with
 // the table. What comes or goes meanwhile may be missed. A record may be of another
-// block by the time it is shown, which may be shown in its turn: whoever reads it
-// must compare the generation.
+// block by the time it is shown, which may be shown in its turn: its reader
+// compares the generation.
 //
 // A table grows by doubling: what was in chain i of the n at the beginning is later in
 // one of the chains i, i+n, i+2n and so on. Those are looked at together, so each

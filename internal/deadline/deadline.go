@@ -9,7 +9,7 @@ import (
 )
 
 // LastMoment is what is left for giving up when a context has ended: enough to
-// give back everything that nobody holds, on a device that answers.
+// give back everything that is not held, on a device that answers.
 const LastMoment = 250 * time.Millisecond
 
 // Within calls f, which may block in the driver, and waits for it until ctx

@@ -44,8 +44,8 @@ func Memset(ctx context.Context, rt *fencepost.Runtime, ptr, bytes uint64, on dr
 	return errors.Join(rt.Driver().MemsetAsync(ptr, 1, bytes, on), rt.Driver().StreamSynchronize(on))
 }
 
-// Hold keeps a stream from doing what is enqueued from now on, so that nobody
-// can have seen it done: what has been seen is ordered.
+// Hold keeps a stream from doing what is enqueued from now on, so that the
+// host cannot have seen it done: what has been seen is ordered.
 func Hold(t *testing.T, rt *fencepost.Runtime, on driver.Stream) (release func()) {
 	t.Helper()
 	release, err := Simulated(rt).Hold(on)

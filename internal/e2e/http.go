@@ -30,13 +30,19 @@ func HandlerOf(t *testing.T, cfg fencepost.HandlerConfig, runtimes ...*fencepost
 
 // Request asks h as from this machine; headers are names and values in turn.
 func Request(h http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
-	req := httptest.NewRequestWithContext(context.Background(), method, "http://127.0.0.1:9464"+target, strings.NewReader(body))
-	req.RemoteAddr = "127.0.0.1:40000"
-	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
+	return request(h, method, target, body, func(r *http.Request) {
+		for i := 0; i+1 < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+	})
+}
+
+func request(h http.Handler, method, target, body string, change func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(context.Background(), method, "http://127.0.0.1:9464"+target, strings.NewReader(body))
+	r.RemoteAddr = "127.0.0.1:40000"
+	change(r)
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, req)
+	h.ServeHTTP(w, r)
 	return w
 }
 
@@ -49,22 +55,11 @@ const (
 // Ask sends one request to the guard's endpoint, as from this machine unless
 // change says otherwise.
 func Ask(rt *fencepost.Runtime, method, contentType, body string, change func(*http.Request)) *httptest.ResponseRecorder {
-	return AskAt(rt.GuardHandler(), method, contentType, body, change)
-}
-
-// AskAt is Ask at a handler.
-func AskAt(handler http.Handler, method, contentType, body string, change func(*http.Request)) *httptest.ResponseRecorder {
-	req := httptest.NewRequestWithContext(context.Background(), method, "http://127.0.0.1:9464/guard", strings.NewReader(body))
-	req.RemoteAddr = "127.0.0.1:40000"
-	if contentType != "" {
-		req.Header.Set("Content-Type", contentType)
-	}
-	if change != nil {
-		change(req)
-	}
-	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, req)
-	return w
+	return request(rt.GuardHandler(), method, "/guard", body, func(r *http.Request) {
+		if r.Header.Set("Content-Type", contentType); change != nil {
+			change(r)
+		}
+	})
 }
 
 // Becomes waits until the health is in a state for these reasons.
@@ -91,8 +86,7 @@ func ReasonsOf(h core.Health) (reasons []string) {
 
 // Answer is the status and the body of an answer.
 func Answer(h http.Handler, method string) (int, string) {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), method, "/", nil))
+	w := Request(h, method, "/", "")
 	return w.Code, w.Body.String()
 }
 
@@ -140,11 +134,7 @@ func StaysWell(t *testing.T, rt *fencepost.Runtime) {
 // that have.
 func Scrape(t *testing.T, rt *fencepost.Runtime) map[string]float64 {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(rt.Collector()); err != nil {
-		t.Fatal(err)
-	}
-	families, err := registry.Gather()
+	families, err := registryOf(t, rt).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,11 +150,12 @@ func Scrape(t *testing.T, rt *fencepost.Runtime) map[string]float64 {
 // Gather is the metrics as text.
 func Gather(t *testing.T, rt *fencepost.Runtime) string {
 	t.Helper()
+	return Request(promhttp.HandlerFor(registryOf(t, rt), promhttp.HandlerOpts{}), http.MethodGet, "/metrics", "").Body.String()
+}
+
+func registryOf(t *testing.T, rt *fencepost.Runtime) *prometheus.Registry {
+	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(rt.Collector()); err != nil {
-		t.Fatal(err)
-	}
-	w := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil))
-	return w.Body.String()
+	Succeed(t, "registering", registry.Register(rt.Collector()))
+	return registry
 }

@@ -50,7 +50,7 @@ func (s *Stream) PointForAllocation(lease core.StreamID) (ready, reserve *Point,
 	if p := s.readyPoint; p != nil {
 		// Who else has a reference may record it and then give that up, so this
 		// is looked at first: without another no stream can.
-		shared := p.sharers() > 0
+		shared := s.sharers() > 0
 		if p.lease == lease && s.shareable && p.IsDeferred() {
 			if shared {
 				reserve, err = s.point(1)
@@ -76,9 +76,14 @@ func (s *Stream) PointForAllocation(lease core.StreamID) (ready, reserve *Point,
 func (s *Stream) PointAtHand(lease core.StreamID) *Point {
 	p := s.readyPoint
 	if p != nil && p.lease == lease && s.shareable && p.holdDeferred() {
+		if s.kept == 0 {
+			p.refs.Add(keptAtOnce)
+			s.kept = keptAtOnce
+		}
+		s.kept--
 		return p
 	}
-	if p != nil && p.sharers() > 0 && p.IsDeferred() {
+	if p != nil && s.sharers() > 0 && p.IsDeferred() {
 		return nil
 	}
 	fresh := s.points.take()
@@ -96,8 +101,11 @@ func (s *Stream) PointAtHand(lease core.StreamID) *Point {
 	return fresh
 }
 
-// holdDeferred takes a reference on the stream's ready point, and its lock, if its record is still to be
-// made, and is not being made.
+// keptAtOnce is how many references on its ready point a stream takes at a time for the allocations to come: to change
+// their count takes longer than much of the rest.
+const keptAtOnce = 64
+
+// holdDeferred takes the lock of the stream's ready point if its record is still to be made, and is not being made.
 func (p *Point) holdDeferred() bool {
 	if !p.mu.TryLock() {
 		return false
@@ -106,7 +114,6 @@ func (p *Point) holdDeferred() bool {
 		p.mu.Unlock()
 		return false
 	}
-	p.Retain()
 	return true
 }
 
@@ -141,10 +148,10 @@ func (s *Stream) ConfirmReadyPoint(ready, reserve *Point) *Point {
 	return ready
 }
 
-// sharers is how many refer to a stream's ready point besides the stream, which has
-// one reference: blocks that are ready behind it, and those who prepare a wait for
-// it. At none it is needless, because it cannot be come to any more.
-func (p *Point) sharers() int32 { return p.refs.Load() - 1 }
+// sharers is how many refer to the ready point besides the stream, which has one reference
+// and those that it keeps: blocks that are ready behind it, and those who prepare a wait for
+// it. At none it is needless, because it cannot be come to any more. There must be one, and the stream must be locked.
+func (s *Stream) sharers() int32 { return s.readyPoint.refs.Load() - 1 - s.kept }
 
 // Flush records the ready point, if there is one and anybody could need it. It must
 // come before anything that is enqueued on the stream; the stream must be locked.
@@ -158,7 +165,7 @@ func (s *Stream) Flush() error {
 // flush is Flush of a stream that has a ready point.
 func (s *Stream) flush() error {
 	p := s.readyPoint
-	if p.sharers() > 0 {
+	if s.sharers() > 0 {
 		if err := p.recordDeferred(); err != nil {
 			return err
 		}
@@ -174,7 +181,7 @@ func (s *Stream) coveredBy(plan *Plan) bool {
 	if s.readyPoint == nil {
 		return true
 	}
-	sharers := s.readyPoint.sharers()
+	sharers := s.sharers()
 	return sharers == 0 || s.readyPoint.seq == plan.sharedSeq && sharers == plan.sharersWritten
 }
 
@@ -184,7 +191,9 @@ func (s *Stream) detach() {
 	if p := s.readyPoint; p != nil {
 		s.readyPoint = nil
 		s.readies.Store(false)
-		p.Release()
+		kept := s.kept
+		s.kept = 0
+		p.ReleaseMany(1 + kept)
 	}
 }
 

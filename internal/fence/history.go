@@ -169,6 +169,18 @@ func (h *History) Release() {
 	h.accesses = h.accesses[:0]
 }
 
+// ReleaseOn is Release where s is locked, which keeps a reference on its ready point for another allocation.
+func (h *History) ReleaseOn(s *Stream) {
+	for i := range h.accesses {
+		if p := h.accesses[i].point; p == s.readyPoint {
+			s.kept++
+		} else {
+			p.Release()
+		}
+	}
+	h.accesses = h.accesses[:0]
+}
+
 // Watch makes the launches that are open tell of their end, see [Point.End], and
 // reports whether there are any.
 func (h *History) Watch() (open bool) {

@@ -28,8 +28,9 @@ type Stream struct {
 	own   int // where the clock had the stream itself last
 	// readyPoint is the point behind the allocations since anything else was
 	// enqueued, while its record may still be deferred; see deferred.go.
-	// shareable: further allocations may share it.
+	// shareable: further allocations may share it. kept is how many references on it the stream keeps for those.
 	readyPoint *Point
+	kept       int32
 	shareable  bool
 	// readies says whether there is a ready point, to a launch that does not lock the stream for it.
 	readies atomic.Bool

@@ -23,7 +23,7 @@ type Around struct {
 	// Device and Stack are known at once.
 	Device incident.Device
 	Stack  string
-	// Records, Memory and Guard take locks that whoever reports the finding may hold.
+	// Records, Memory and Guard take locks that the reporter of the finding may hold.
 	Records func() logging.Records
 	Memory  func() core.Stats
 	Guard   func() incident.Guard

@@ -49,8 +49,8 @@ type translated struct {
 	newest core.Generation
 }
 
-// translate is false for what the runtime reports itself, and for an address that
-// was nobody's, of which there is nothing to add to that report.
+// translate is false for what the runtime reports itself, and for an address in
+// no block, of which there is nothing to add to that report.
 func (o *oracleTranslator) translate(f sim.Finding) (translated, bool) {
 	kind := oracleKind(f)
 	if kind == "" {

@@ -12,8 +12,8 @@ import (
 
 // repeats remembers which bugs were reported, because two look at the same bytes:
 // the guard compares them, the oracle of a simulated device sees each access.
-// Whoever sees a bug first reports it, which is mostly the oracle, and what the
-// other says of it later is left out: a finding of the same sort about the same
+// The first of the two to see a bug reports it, which is mostly the oracle, and what
+// the other says of it later is left out: a finding of the same sort about the same
 // block, and damage in a place where the oracle saw an overrun of another block
 // go. What the guard says twice is reported twice; the oracle reports of each
 // operation once what it did wrong with a block.

@@ -34,8 +34,8 @@ const (
 // current is the line in force.
 var current atomic.Pointer[line]
 
-// calibrating is held by whoever draws the next line, from what is known of the counter;
-// all others go on without waiting.
+// calibrating is held while the next line is drawn, from what is known of the counter;
+// other readers go on without waiting.
 var (
 	calibrating sync.Mutex
 	known       calibration

@@ -2,8 +2,8 @@
 // constant rate.
 //
 // There an instant follows from the processor's counter by a line, which is good for a
-// tenth of a second. Whoever reads the clock next compares the two and draws another
-// line. A counter whose rate is not what it was is not followed: the system's clock is
+// tenth of a second. The next reading then compares the two and draws another line.
+// A counter whose rate is not what it was is not followed: the system's clock is
 // read until two rates in a row agree. So nothing depends on the counter but the price:
 // instants are within [Error] of the system's clock.
 package monotime

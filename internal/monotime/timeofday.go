@@ -22,8 +22,8 @@ const (
 	maxSteps = 64
 )
 
-// steps are seen, oldest first. The list is replaced and never changed, by whoever
-// holds calibrating.
+// steps are seen, oldest first. The list is replaced and never changed, under
+// calibrating.
 var steps atomic.Pointer[[]step]
 
 func init() { steps.Store(&[]step{{zero: processStart}}) }

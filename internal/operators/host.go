@@ -21,7 +21,7 @@ func checkHost(also []string, next http.Handler) http.Handler {
 		also = append(slices.Clone(also), own)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if name := hostName(req.Host); !isNobodys(name) && !slices.ContainsFunc(also, func(known string) bool { return matches(name, known) }) {
+		if name := hostName(req.Host); !isNoSites(name) && !slices.ContainsFunc(also, func(known string) bool { return matches(name, known) }) {
 			http.Error(w, fmt.Sprintf("host %q: address the process by an IP address, as localhost or by a name without a dot; add others to Config.Hosts or FENCEPOST_HOSTS", req.Host), http.StatusForbidden)
 			return
 		}
@@ -29,8 +29,8 @@ func checkHost(also []string, next http.Handler) http.Handler {
 	})
 }
 
-// isNobodys reports whether no web page can have that name.
-func isNobodys(name string) bool {
+// isNoSites reports whether a name can be no web page's.
+func isNoSites(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil || !strings.Contains(name, ".") {
 		return true
 	}

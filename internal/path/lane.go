@@ -11,6 +11,8 @@ import (
 type Lane struct {
 	mu sync.Mutex
 	op Op
+	// begun counts the allocations and the frees that came here.
+	begun [2]uint8
 	// parts are set once each, by the layers, under the lock.
 	parts [maxLayers]any
 }

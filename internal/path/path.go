@@ -40,10 +40,15 @@ type Op struct {
 	Late bool
 	// Then, if the backend sets it, is called with Block when the lane is not locked any more.
 	Then func(core.Block)
-	// Span is that of the caller's context, zero unless it is sampled.
-	Span core.SpanRef
-	// Began is when the caller came, Ended when the backend had served it.
+	// Span is that of the caller's context, zero unless it is sampled, which Traced says.
+	Span   core.SpanRef
+	Traced bool
+	// Began is when the caller came, Ended when the backend had served it: the same, if it was served at once and
+	// not Timed.
 	Began, Ended monotime.Instant
+	// Timed: the clock is read when it has ended, too. Of the allocations, and of the frees, that a lane serves at once
+	// that is one in timedEach, and all in sampled traces or with something to settle.
+	Timed bool
 
 	settles uint8 // a bit for each layer
 	keeps   bool
@@ -51,7 +56,7 @@ type Op struct {
 	numbers [maxLayers]uint64
 }
 
-// Took is how long the caller has waited, less the way back through the layers.
+// Took is how long the caller has waited, less the way back through the layers; 0 if the operation was not timed.
 func (o *Op) Took() time.Duration { return o.Ended.Since(o.Began) }
 
 // Settles has the layer of a path called once the operation is served and the lane is unlocked.
@@ -214,7 +219,7 @@ func (p *Path) Allocate(ctx context.Context, late Contexts, req *core.Request, b
 	span, began := core.SpanOf(ctx), monotime.Now()
 	l.Lock()
 	o := &l.op
-	o.begin(l, span, began)
+	o.begin(l, false, span, began)
 	o.Request = *req
 	err := o.Request.Normalize("Allocate")
 	return p.begun(ctx, late, o, err == nil && p.Layer.Allocate(o), err, b)
@@ -226,23 +231,40 @@ func (p *Path) Deallocate(ctx context.Context, late Contexts, id *core.BlockID, 
 	span, began := core.SpanOf(ctx), monotime.Now()
 	l.Lock()
 	o := &l.op
-	o.begin(l, span, began)
-	o.ID, o.Free = *id, true
+	o.begin(l, true, span, began)
+	o.ID = *id
 	o.NotAtOnce = int(p.layers.Load()) != len(p.down) // layers that are not asked have to hear of it
 	o.Record, o.Engine = p.lanes.record(l, id.Generation)
 	return p.begun(ctx, late, o, p.Layer.Deallocate(o), nil, b)
 }
 
+// timedEach: to read the clock takes longer than much of the rest.
+const timedEach = 16
+
 // begin makes o an operation that nothing was done for yet.
-func (o *Op) begin(l *Lane, span core.SpanRef, began monotime.Instant) {
-	o.Lane, o.Span, o.Began, o.Ended = l, span, began, began
-	o.Record, o.Engine, o.Lacks, o.Then = nil, nil, nil, nil
-	o.Free, o.Got, o.AtOnce, o.NotAtOnce, o.Late, o.settles = false, nil, false, false, false, 0
+func (o *Op) begin(l *Lane, free bool, span core.SpanRef, began monotime.Instant) {
+	o.Lane, o.Free, o.Span, o.Began, o.Ended = l, free, span, began, began
+	begun := &l.begun[0]
+	if free {
+		begun = &l.begun[1]
+	}
+	o.Traced = !span.IsZero()
+	o.Timed = *begun%timedEach == 0 || o.Traced
+	*begun++
+	o.Record, o.Engine, o.Lacks, o.Got = nil, nil, nil, nil
+	o.AtOnce, o.NotAtOnce, o.Late, o.settles = false, false, false, 0
+	if o.Then != nil {
+		o.Then = nil
+	}
 }
 
 // begun unlocks the lane of an operation that was tried, and goes on with it if that is not all.
 func (p *Path) begun(ctx context.Context, late Contexts, o *Op, served bool, err error, b *core.Block) error {
 	if !served || o.settles != 0 {
+		if served && !o.Timed {
+			o.Ended = monotime.Now()
+		}
+		o.Timed = true
 		out := o.takeOut()
 		out.Lane.Unlock()
 		if late == nil {

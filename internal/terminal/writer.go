@@ -7,7 +7,7 @@ import (
 
 // Writer passes text on, with everything escaped that does not print but line
 // ends. It is what stands behind every command, for what was forgotten:
-// whoever prints another's text uses [Fprintf], which knows whose line ends are
+// code that prints foreign text uses [Fprintf], which knows whose line ends are
 // whose. It is safe for concurrent use. Each Write has to end between two
 // characters.
 type Writer struct {

@@ -28,7 +28,7 @@ type lane struct {
 	x, y   *cuda.Lease
 	tables tables
 	got    got
-	done   bool // there are results that nobody compared
+	done   bool // there are results that were not compared
 }
 
 // Batch prepares w's goroutines. The workload is not to be run besides.

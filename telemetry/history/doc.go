@@ -37,8 +37,8 @@
 // The category of each entry is its tag, and so is the innermost frame, in
 // front of the stack of the allocation where that is kept, which is for blocks
 // that are still held. Segments are the ranges of addresses that the history
-// has seen, in units of 2 MiB: where the driver's pool has its own it tells
-// nobody. So reserved figures of PyTorch's scripts are of addresses seen. A
+// has seen, in units of 2 MiB: where the driver's pool has its own it does
+// not tell. So reserved figures of PyTorch's scripts are of addresses seen. A
 // block that waits, or that a guard holds back, is active_pending_free; of the
 // latter the log does not say when it was freed: free_requested is at the end.
 //

@@ -175,6 +175,9 @@ type LaneCalls struct {
 type quickCells struct {
 	cells       [cells]uint64
 	nanoseconds uint64
+	// last is how long the last timed call took, and in which cell that is: calls that are not timed count as it.
+	last     uint64
+	lastCell int
 }
 
 // OfLane returns counters of the calls that one lane serves, for good. It is called once for
@@ -187,16 +190,19 @@ func (c *Calls) OfLane(lane *path.Lane) *LaneCalls {
 	return l
 }
 
-// NoteAllocate counts an allocation that succeeded and took some time, in no sampled trace. The
-// lane must be locked.
-func (l *LaneCalls) NoteAllocate(took time.Duration) { l.allocate.note(took) }
+// NoteAllocate counts an allocation that succeeded, in no sampled trace, and took some time if that was
+// taken. The lane must be locked.
+func (l *LaneCalls) NoteAllocate(timed bool, took time.Duration) { l.allocate.note(timed, took) }
 
 // NoteDeallocate is NoteAllocate for a free.
-func (l *LaneCalls) NoteDeallocate(took time.Duration) { l.free.note(took) }
+func (l *LaneCalls) NoteDeallocate(timed bool, took time.Duration) { l.free.note(timed, took) }
 
-func (q *quickCells) note(took time.Duration) {
-	q.cells[grid.cellOf(uint64(took))]++
-	q.nanoseconds += uint64(took)
+func (q *quickCells) note(timed bool, took time.Duration) {
+	if timed {
+		q.last, q.lastCell = uint64(took), grid.cellOf(uint64(took))
+	}
+	q.cells[q.lastCell]++
+	q.nanoseconds += q.last
 }
 
 // addLanes adds what the lanes have counted.

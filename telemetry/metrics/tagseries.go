@@ -136,7 +136,7 @@ func (s *TagSeries) Glance(now time.Time, holders []core.Holder) {
 	minute := now.Unix() / 60
 	if s.underWay.minute != minute {
 		s.over, s.underWay = s.underWay, tagPeak{minute: minute}
-		if s.over.minute < minute-1 { // nobody looked
+		if s.over.minute < minute-1 { // there was no look
 			s.over = tagPeak{}
 		}
 	}

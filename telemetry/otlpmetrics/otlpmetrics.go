@@ -37,7 +37,7 @@ import (
 // OTEL_SEMCONV_STABILITY_OPT_IN lists hardware, the metrics of
 // [NewHardwareProducer] are pushed too.
 //
-// Open does not connect, and does not fail because nobody listens: what goes
+// Open does not connect, and does not fail because no collector listens: what goes
 // wrong later goes to OpenTelemetry's error handler. Variables that say what
 // cannot be done are an error.
 //

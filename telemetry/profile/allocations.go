@@ -21,7 +21,7 @@ const glimpse = 64
 // as far as stacks are kept, by stack and tag. It is safe for concurrent use.
 //
 // The path of an allocation pays nothing for it: the total is what the device
-// holds plus what was released, and a release is counted by whoever reaps. A
+// holds plus what was released, and a release is counted in the reap. A
 // stack costs one short lock when it is kept, beside the microsecond of
 // walking it.
 type Allocations struct {

@@ -22,7 +22,7 @@ import (
 )
 
 // flushRoom is what the processor's own queue has beyond ours. A flush puts a
-// mark into that queue, which stays there if nobody waits for it any more;
+// mark into that queue, which stays there if no caller waits for it any more;
 // without room for marks the processor would drop a span that we admitted.
 const flushRoom = 256
 

@@ -31,7 +31,7 @@ const (
 func Generate(root string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	k := types.Kustomization{TypeMeta: types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
-		// The sidecar goes by labels: nobody needs a new name for a new text.
+		// The sidecar goes by labels: a new text needs no new name.
 		GeneratorOptions: &types.GeneratorOptions{DisableNameSuffixHash: true}}
 	rules, err := filepath.Glob(filepath.Join(root, Folder, "rules", "*.yaml"))
 	if err != nil {

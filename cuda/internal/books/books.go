@@ -137,6 +137,20 @@ func (b *Books) Enter(c *core.Block, e *Entry) Shortage {
 	return short
 }
 
+// EnterCovered is Enter where [Books.Cover] has said that nothing is short.
+func (b *Books) EnterCovered(c *core.Block, e *Entry) {
+	b.allocated.add(c)
+	if !e.Withheld {
+		e.live = true
+		b.slack[Requested] -= int64(c.Requested)
+		b.slack[Live] -= int64(c.Bytes)
+		if b.isFollowed(e) {
+			b.tell(c, e, 1)
+		}
+	}
+	b.slack[Outstanding] -= int64(c.Bytes)
+}
+
 // Retire counts a block that was given back. More retired than allocated is a bug in
 // the accounting, as is more released than retired.
 func (b *Books) Retire(c *core.Block, e *Entry) {

@@ -127,6 +127,7 @@ func allocationLaps(b *testing.B, drv driver.Driver, price prices, scale int64, 
 		b.ReportMetric(float64((moves.Time / time.Duration(scale)).Microseconds()), "µs-"+name)
 	}
 	b.ReportMetric(float64(st.ReservedHigh>>20), "MiB")
+	b.ReportMetric(float64(st.PoolUsedHigh>>20), "MiB-used")
 	for name, l := range map[string]*lap{"create": &d.create, "map": &d.mapped, "access": &d.access, "unmap": &d.unmap, "record": &d.record, "wait": &d.wait, "query": &d.query} {
 		b.ReportMetric(float64(l.calls.Load()), name)
 		b.ReportMetric(float64(l.nanoseconds.Load()/scale/1000), "µs-"+name)
@@ -138,5 +139,5 @@ func allocationLaps(b *testing.B, drv driver.Driver, price prices, scale int64, 
 // are divided by that again. So few processors, even busy ones, do for sixteen threads.
 func BenchmarkAllocationLaps(b *testing.B) {
 	const factor = 1000
-	allocationLaps(b, nothing(), onH200(factor), factor, 3000)
+	allocationLaps(b, nothing(), onH200(factor), factor, 20000)
 }

@@ -33,7 +33,7 @@ func cleanStreams() []Case {
 			}
 			w.Free(b)
 		}),
-		clean("lease-released-before-the-free", "a block outlives the lease of its stream, which somebody else has by then", func(w *World) {
+		clean("lease-released-before-the-free", "a block outlives the lease of its stream, which has another holder by then", func(w *World) {
 			x, y := w.Stream(), w.Stream()
 			b := w.Filled(x, "rows", words, 1)
 			w.must(x.Release())

@@ -82,12 +82,12 @@ func orderDeclared() []Case {
 				w.must(first.Free(w.ctx))
 				w.must(second.Free(w.ctx))
 			}},
-		{Name: "stale-lease", Class: Order, What: "a launch names a stream whose lease was given back and belongs to somebody else by now", Declared: true,
+		{Name: "stale-lease", Class: Order, What: "a launch names a stream whose lease was given back and has another holder by now", Declared: true,
 			Kinds: []core.FindingKind{names.FindingStaleHandle, names.FindingMissingFence}, Culprit: "use_rows", Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
 				b := w.Harmed(x, "rows", words, 1)
-				w.Nobody()
+				w.HarmsNone()
 				if bug {
 					w.must(y.Release())
 				}
@@ -99,7 +99,7 @@ func orderDeclared() []Case {
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
 				b := w.Harmed(x, "rows", words, 1)
-				w.Nobody()
+				w.HarmsNone()
 				w.recordAndDrop(y, b, bug)
 				for bug && !w.watch.has(names.FindingDroppedRecorder) {
 					w.must(w.ctx.Err())

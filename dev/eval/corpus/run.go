@@ -32,8 +32,8 @@ func (m *Machine) Run(ctx context.Context, c Case, bug bool, t Tier) Verdict {
 	return m.run(ctx, c, bug, t, fencepost.Async)
 }
 
-// RunAlone runs a case with the guard off over a backend, for a process that
-// somebody else watches.
+// RunAlone runs a case with the guard off over a backend, for a process that a
+// tool watches.
 func (m *Machine) RunAlone(ctx context.Context, c Case, bug bool) Verdict {
 	return m.run(ctx, c, bug, Bare, c.ToolBackend())
 }

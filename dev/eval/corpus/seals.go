@@ -40,7 +40,7 @@ func sealedSpatial() []Case {
 func sealedOrder() []Case {
 	return []Case{
 		{Name: "declared-write-of-sealed", Class: Order, What: "a launch declares that it writes a block which its owner has declared read-only and others read", Declared: true,
-			Kinds: sealBroken, Culprit: "fine_tune", Want: everywhere, Unseen: "the runtime fences the write like any other: that nobody may write is the owner's rule",
+			Kinds: sealBroken, Culprit: "fine_tune", Want: everywhere, Unseen: "the runtime fences the write like any other: that it may not be written is the owner's rule",
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
 				b := w.sealedTable(x)
@@ -68,7 +68,7 @@ func sealedOrder() []Case {
 	}
 }
 
-// cleanSeals are read-only blocks that nobody writes while they are.
+// cleanSeals are read-only blocks that are not written meanwhile.
 func cleanSeals() []Case {
 	return []Case{
 		clean("sealed-and-read", "a sealed block is read by several streams, its seals are checked, and it is freed sealed", func(w *World) {

@@ -85,11 +85,11 @@ func spatialOthers() []Case {
 				w.must(err)
 				n := pick(bug, 11, 10)
 				w.Do(Job{Name: "report", On: s, Kernel: testkernels.Write, Args: []any{Addr(buffer.Ptr()), n, uint64(1)}})
-				w.Nobody()
+				w.HarmsNone()
 				w.Sync(s)
 				w.must(buffer.Free(w.ctx))
 			}},
-		{Name: "wild-address", Class: Spatial, What: "a kernel writes to an address that is nobody's", Faults: true,
+		{Name: "wild-address", Class: Spatial, What: "a kernel writes to an address in no block", Faults: true,
 			Kinds: []core.FindingKind{names.FindingStickyError}, Culprit: "follow_pointer", Want: Want{Late, Late, Late}, Why: "the device is lost, which names no block",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()

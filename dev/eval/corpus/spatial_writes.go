@@ -45,7 +45,7 @@ func spatialWrites() []Case {
 				w.Read("use_rows", s, b)
 				w.Free(b)
 			}},
-		{Name: "overrun-of-a-leaked-block", Class: Spatial, What: "a kernel writes the word behind a block that nobody ever frees",
+		{Name: "overrun-of-a-leaked-block", Class: Spatial, What: "a kernel writes the word behind a block that is never freed",
 			Kinds: behind, Culprit: "scale_rows", Want: Want{Late, Late, Found}, Why: "red zones are compared at the free, and of a block that is never freed when the runtime is closed; the ledger alone knows of the leak",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()

@@ -94,7 +94,7 @@ func (d *document) cell(c Case, t Tier) string {
 }
 
 // verdictText leaves out the suspects of a lost device: they are what was in
-// flight when somebody asked, and differ from run to run.
+// flight at that moment, and differ from run to run.
 func verdictText(r Result) string {
 	switch {
 	case r.Kind == names.FindingStickyError:

@@ -101,7 +101,7 @@ func temporalFrees() []Case {
 					w.Refused(v.Free(w.ctx))
 				}
 			}},
-		{Name: "leak", Class: Temporal, What: "an early return leaves a block that nobody frees", Declared: true,
+		{Name: "leak", Class: Temporal, What: "an early return leaves a block that is never freed", Declared: true,
 			Kinds: []core.FindingKind{names.FindingLeak}, Want: Want{Late, Late, Late}, Why: "a block is known to be forgotten when the runtime is closed, and not before",
 			Unseen: "a device does not mind who keeps its memory",
 			Run: func(w *World, bug bool) {

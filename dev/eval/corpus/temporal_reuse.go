@@ -35,7 +35,7 @@ func temporalReuse() []Case {
 					w.failf("the second block lies before the first")
 				}
 				w.Victim(high.ID)
-				w.Nobody() // by then the memory belongs to no block
+				w.HarmsNone() // by then the memory belongs to no block
 				index := pick(bug, farIndex(low, high)-high.Words()/2+10, words-1)
 				var others []*Mem
 				for range 14 {

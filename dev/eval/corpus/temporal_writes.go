@@ -12,7 +12,7 @@ var (
 	staleAddress = []core.FindingKind{names.FindingUndeclaredAccess, names.FindingUseAfterFreeWrite, names.FindingStaleHandle, names.FindingReuseRace}
 )
 
-const notTold = "nobody tells the runtime of the work: only bytes on the device show it"
+const notTold = "the runtime is not told of the work: only bytes on the device show it"
 
 // temporalWrites are writes to memory that was freed.
 func temporalWrites() []Case {

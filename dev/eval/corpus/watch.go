@@ -16,10 +16,10 @@ type watch struct {
 	mu    sync.Mutex
 	found []noted
 	ended bool
-	// victims are the blocks that the program harms; nobody is set if it
+	// victims are the blocks that the program harms; none is set if it
 	// harms none in particular.
 	victims []core.Generation
-	nobody  bool
+	none    bool
 	// refused joins the errors of the calls that are the bug.
 	refused error
 	// byDriver is the driver's refusal of the call that is the bug.
@@ -73,13 +73,13 @@ func (w *World) Victim(blocks ...core.BlockID) {
 	}
 }
 
-// Nobody says that the bug harms no block in particular.
-func (w *World) Nobody() { w.watch.nobody = true }
+// HarmsNone says that the bug harms no block in particular.
+func (w *World) HarmsNone() { w.watch.none = true }
 
 // right reports whether a finding names a victim.
 func (v *watch) right(f core.Finding) bool {
 	if f.Victim.ID.Generation == 0 || f.Kind == names.FindingStrayWrite { // which is into a canary, no block of the program's
-		return v.nobody
+		return v.none
 	}
 	return slices.Contains(v.victims, f.Victim.ID.Generation)
 }

@@ -3,10 +3,11 @@ package guardcost
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aclements/go-moremath/stats"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
@@ -160,16 +161,16 @@ func (p *launchPath) timed(n int) []float64 {
 // they take the host.
 func (p *launchPath) report(bytes uint64, rounds, n int) {
 	p.Helper()
-	var idle, beside []float64
+	var idle, beside stats.Sample
 	busy := 0
 	p.launches() // makes its events
 	for range rounds {
 		must(p, p.rt.Drain(ctx))
-		alone := p.counted(func() { idle = append(idle, p.timed(n)...) })
+		alone := p.counted(func() { idle.Xs = append(idle.Xs, p.timed(n)...) })
 		p.fill(bytes)
 		must(p, p.rt.Driver().Synchronize())
 		must(p, p.rt.Guard().Flush(ctx))
-		if got := p.counted(func() { beside = append(beside, p.timed(n)...) }); got != alone {
+		if got := p.counted(func() { beside.Xs = append(beside.Xs, p.timed(n)...) }); got != alone {
 			p.Errorf("beside a comparison %d launches made the calls %q, and alone %q", n, got, alone)
 		}
 		if done, err := p.rt.Driver().StreamQuery(p.checked.Handle()); err == nil && !done {
@@ -180,10 +181,8 @@ func (p *launchPath) report(bytes uint64, rounds, n int) {
 	if g := p.rt.Guard().GuardStats(); g.Verified < uint64(pieces*rounds) || g.Findings != 0 {
 		p.Errorf("not every block was compared behind quarantine: %+v", g)
 	}
-	slices.Sort(idle)
-	slices.Sort(beside)
 	p.Logf("fencing a launch takes the host, with nothing under way, %.0f ns (p90 %.0f), and with a comparison of %d MiB under way on another stream %.0f ns (p90 %.0f); %d launches each; in %d of %d rounds the comparison was still running behind the last of %d",
-		quantile(idle, .5), quantile(idle, .9), bytes>>20, quantile(beside, .5), quantile(beside, .9), len(idle), busy, rounds, n)
+		idle.Quantile(.5), idle.Quantile(.9), bytes>>20, beside.Quantile(.5), beside.Quantile(.9), len(idle.Xs), busy, rounds, n)
 }
 
 func TestLaunchesMakeTheSameCallsBesideEveryVerification(t *testing.T) {

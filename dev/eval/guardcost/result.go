@@ -3,9 +3,9 @@ package guardcost
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"slices"
 	"time"
+
+	"github.com/aclements/go-moremath/stats"
 )
 
 // Result is what one tier cost one work. Ratios are to the guard switched
@@ -24,7 +24,7 @@ type Result struct {
 	// also mean that the driver's queue was full.
 	Host float64
 	// Ratio is the median of On/Off over the pairs, Low to High its 95 %
-	// confidence interval by bootstrap.
+	// confidence interval, which fewer than six pairs do not bound.
 	Ratio float64
 	Low   float64
 	High  float64
@@ -42,48 +42,16 @@ type Result struct {
 
 // summarise needs as many of one as of the other, at least one.
 func summarise(with, without []side) Result {
-	var ratios, off, on, host []float64
+	var ratios, off, on, host stats.Sample
 	for i := range with {
-		ratios = append(ratios, float64(with[i].total)/float64(without[i].total))
-		on, off = append(on, float64(with[i].total)), append(off, float64(without[i].total))
-		host = append(host, float64(without[i].host)/float64(without[i].total))
+		ratios.Xs = append(ratios.Xs, float64(with[i].total)/float64(without[i].total))
+		on.Xs, off.Xs = append(on.Xs, float64(with[i].total)), append(off.Xs, float64(without[i].total))
+		host.Xs = append(host.Xs, float64(without[i].host)/float64(without[i].total))
 	}
-	slices.Sort(ratios)
-	low, high := interval(ratios)
-	return Result{Pairs: len(with), Off: time.Duration(median(off)), On: time.Duration(median(on)), Host: median(host),
-		Ratio: quantile(ratios, .5), Low: low, High: high,
-		Min: ratios[0], Q1: quantile(ratios, .25), Q3: quantile(ratios, .75), Max: ratios[len(ratios)-1]}
-}
-
-// quantile interpolates between the values around it; sorted must be.
-func quantile(sorted []float64, q float64) float64 {
-	at := q * float64(len(sorted)-1)
-	i := min(int(at), len(sorted)-1)
-	j := min(i+1, len(sorted)-1)
-	return sorted[i] + (at-float64(i))*(sorted[j]-sorted[i])
-}
-
-func median(values []float64) float64 {
-	return quantile(slices.Sorted(slices.Values(values)), .5)
-}
-
-// resamples is how often the bootstrap draws the pairs anew.
-const resamples = 2000
-
-// interval is the 95 % confidence interval of the median. The draws are the
-// same each time, so that the same measurements give the same figure.
-func interval(values []float64) (low, high float64) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	medians, drawn := make([]float64, resamples), make([]float64, len(values))
-	for i := range medians {
-		for j := range drawn {
-			drawn[j] = values[rng.IntN(len(values))]
-		}
-		slices.Sort(drawn)
-		medians[i] = quantile(drawn, .5)
-	}
-	slices.Sort(medians)
-	return quantile(medians, .025), quantile(medians, .975)
+	ratios.Sort()
+	middle, low, high := stats.QuantileCI(len(with), .5, .95).SampleCI(ratios)
+	return Result{Pairs: len(with), Off: time.Duration(off.Quantile(.5)), On: time.Duration(on.Quantile(.5)), Host: host.Quantile(.5),
+		Ratio: middle, Low: low, High: high, Min: ratios.Quantile(0), Q1: ratios.Quantile(.25), Q3: ratios.Quantile(.75), Max: ratios.Quantile(1)}
 }
 
 // Print writes the results as a table that explains itself.

@@ -5,6 +5,7 @@ package device
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
@@ -157,10 +158,8 @@ func (d *Device) isDone(node int32) bool {
 	if d.allDone || node == done {
 		return true
 	}
-	for _, e := range d.executed {
-		if e == node || d.History.Ordered(node, e) {
-			return true
-		}
+	if slices.ContainsFunc(d.executed, func(e int32) bool { return e == node || d.History.Ordered(node, e) }) {
+		return true
 	}
 	return d.Hosted && d.History.Nodes()[node].Kind != oracle.Work && d.worksDone(node)
 }

@@ -176,7 +176,7 @@ func (d *Device) Held() (n int) {
 	return n
 }
 
-// Idle is how many of the pages that are held nobody has: no block lies there, and the device has done
+// Idle is how many of the pages that are held have no owner: no block lies there, and the device has done
 // all that is on the streams of the frees of those that did.
 func (d *Device) Idle() int {
 	idle := d.Held()
@@ -254,12 +254,8 @@ func (d *Device) noteReuse(alloc int32, cells oracle.Cells) {
 
 // At is the block that lies at an address.
 func (d *Device) At(ptr uint64) (block uint8, ok bool) {
-	for b := range d.blocks {
-		if e := &d.blocks[b]; e.taken && e.from == ptr {
-			return uint8(b), true
-		}
-	}
-	return 0, false
+	at := slices.IndexFunc(d.blocks[:], func(e extent) bool { return e.taken && e.from == ptr })
+	return uint8(max(at, 0)), at >= 0
 }
 
 // FreedOn puts the free of a block on a stream, grouped with others of the same call. On the stream of its
@@ -307,10 +303,5 @@ func (d *Device) around(e *extent) (cells oracle.Cells) {
 }
 
 func (d *Device) isFree(at uint64) bool {
-	for b := range d.blocks {
-		if e := &d.blocks[b]; e.taken && e.has(at, at+Unit) {
-			return false
-		}
-	}
-	return d.cell(at) != 0
+	return d.cell(at) != 0 && !slices.ContainsFunc(d.blocks[:], func(e extent) bool { return e.taken && e.has(at, at+Unit) })
 }

@@ -9,7 +9,7 @@ type Memory interface {
 	Gave(stream, ptr uint64)
 }
 
-// memory is who is told, nil for nobody.
+// memory is told, unless it is nil.
 var memory Memory
 
 // Watch makes m be told from now on.

@@ -44,7 +44,7 @@ func (m *Mutex) Unlock() {
 		return
 	}
 	if !m.held {
-		exploring.fail("a lock was unlocked that nobody held")
+		exploring.fail("a lock was unlocked that was not held")
 	}
 	m.held = false
 }

@@ -125,7 +125,7 @@ func (r *run) options(t *thread) (c choice) {
 		}
 	}
 	for i := range r.threads {
-		if t != nil { // whoever comes next, in turn
+		if t != nil { // the one that comes next, in turn
 			i = (int(t.id) + 1 + i) % len(r.threads)
 		}
 		if other := r.threads[i]; other != t && other.ready() {

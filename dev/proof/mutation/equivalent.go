@@ -67,7 +67,7 @@ var survivors = map[string][]string{
 	},
 	"a record too many, or an earlier one, orders nothing": {
 		"Stream.PointForAllocation: taken to fail: p.lease == lease && s.shareable && p.IsDeferred()",
-		"Stream.flush: taken to hold: p.sharers() > 0",
+		"Stream.flush: taken to hold: s.sharers() > 0",
 		"Stream.coveredBy: taken to fail: true",
 		"Stream.coveredBy: taken to fail: s.readyPoint.seq == plan.sharedSeq && sharers == plan.sharersWritten",
 		"Stream.queueWaits: taken to hold: !s.coveredBy(plan)",

@@ -10,7 +10,7 @@ var functions = map[string][]string{
 	"internal/fence/access.go": {"Access.isBefore", "Access.covers"},
 	"internal/fence/clock.go":  {"clock.covers", "clock.raise", "clock.join", "clock.copyFrom"},
 	"internal/fence/history.go": {
-		"History.Announce", "History.AddRecorded", "History.prune", "History.covered", "History.UsedOnlyOn", "History.PlanFree", "History.Release",
+		"History.Announce", "History.AddRecorded", "History.prune", "History.covered", "History.UsedOnlyOn", "History.PlanFree", "History.Release", "History.ReleaseOn",
 		"History.Watch", "History.HasOpen",
 	},
 	"internal/fence/point.go": {
@@ -42,7 +42,7 @@ var functions = map[string][]string{
 	"cuda/uses.go":      {"tracker.announceOnBlocks: holder != nil", "tracker.announceOnBlocks: p.NotAnnounced(len(in.Uses) - i)", "tracker.AbortUse: l.point.Withdraw()", "tracker.RecordUse: p != nil"},
 	"cuda/arena.go":     {"arena.giveLocked: l.newest = s.Behind()", "arena.giveLocked: l.fit.Mark(s.Behind())", "arena.covered", "arena.completed"},
 	"cuda/serve.go": {
-		"tracker.takeAtHand: s.Open() > 0", "tracker.giveAtHand: b.history.HasOpen()", "tracker.giveAtHand: !b.history.UsedOnlyOn(&s.Stream)", "tracker.giveAtHand: b.history.Release()",
+		"tracker.takeAtHand: s.Open() > 0", "tracker.giveAtHand: b.history.HasOpen()", "tracker.giveAtHand: !b.history.UsedOnlyOn(&s.Stream)", "tracker.giveAtHand: b.history.ReleaseOn(&s.Stream)",
 	},
 }
 

@@ -39,7 +39,7 @@ type memory struct {
 }
 
 const (
-	nobody = 0xff
+	noBlock = 0xff
 	// MaxBlocks is how many blocks a history may have.
 	MaxBlocks = 32
 	// maxWrong ends the search: it is bad enough.
@@ -62,7 +62,7 @@ func (h *History) explore() (schedules, wrong int) {
 func newMemory() memory {
 	m := memory{}
 	for i := range m.live {
-		m.live[i] = nobody
+		m.live[i] = noBlock
 	}
 	return m
 }
@@ -151,7 +151,7 @@ func (x *explorer) step(m *memory, at int32) bool {
 	switch n.Kind {
 	case Alloc:
 		for c := range n.Cells.all {
-			well = well && (m.live[c] == nobody || x.lazy>>m.live[c]&1 != 0)
+			well = well && (m.live[c] == noBlock || x.lazy>>m.live[c]&1 != 0)
 			m.live[c], m.value[c] = n.Block, value
 		}
 	case Free:
@@ -160,7 +160,7 @@ func (x *explorer) step(m *memory, at int32) bool {
 		}
 		for c := range n.Cells.all {
 			well = well && m.live[c] == n.Block
-			m.live[c] = nobody
+			m.live[c] = noBlock
 		}
 	case Work:
 		for uses := n.Reads | n.Writes; uses != 0; uses &= uses - 1 {
@@ -188,14 +188,9 @@ func (x *explorer) run(done, asleep []uint64, m *memory, steps int) {
 		if has(asleep, at) {
 			return
 		}
-		if !x.step(m, at) {
-			h.blamef("%s reads a wrong value or finds its block dead, in some order", h.text(at))
-			x.found.wrong++
-			x.found.schedules++
+		if !x.goes(m, at, done, asleep) {
 			return
 		}
-		add(done, at)
-		x.wake(asleep, at)
 	}
 	x.found.schedules++
 }
@@ -242,25 +237,25 @@ func (x *explorer) branch(done, asleep []uint64, m *memory, steps int) {
 			continue
 		}
 		next, doneNext, asleepNext := *m, slices.Clone(done), slices.Clone(asleep)
-		if x.step(&next, at) {
-			add(doneNext, at)
-			x.wake(asleepNext, at)
+		if x.goes(&next, at, doneNext, asleepNext) {
 			x.run(doneNext, asleepNext, &next, steps+1)
-		} else {
-			h.blamef("%s reads a wrong value or finds its block dead, in some order", h.text(at))
-			x.found.wrong++
-			x.found.schedules++
 		}
 		add(asleep, at)
 	}
 }
 
-// wake lets those try again that conflict with what has run.
-func (x *explorer) wake(asleep []uint64, at int32) {
+// goes runs a node, lets those try again that conflict with it, and reports
+// whether all was well.
+func (x *explorer) goes(m *memory, at int32, done, asleep []uint64) bool {
+	if !x.step(m, at) {
+		x.h.blamef("%s reads a wrong value or finds its block dead, in some order", x.h.text(at))
+		x.found.wrong++
+		x.found.schedules++
+		return false
+	}
+	add(done, at)
 	for i, word := range x.clash.row(at) {
 		asleep[i] &^= word
 	}
+	return true
 }
-
-func has(set []uint64, at int32) bool { return set[at>>6]>>(uint(at)&63)&1 != 0 }
-func add(set []uint64, at int32)      { set[at>>6] |= 1 << (uint(at) & 63) }

@@ -9,7 +9,10 @@
 // there, and whatever order a device runs the nodes in, it keeps to that.
 package oracle
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Kind is what a node is.
 type Kind uint8
@@ -55,8 +58,8 @@ type Node struct {
 	// treat as one with it: the run in which it was found, or to which it was given. A
 	// driver's allocator has none.
 	Near Cells
-	// Lazy: the free waits for nothing. It is ordered as its stream is, and whoever gets its cells comes after
-	// it and after all uses of the block.
+	// Lazy: the free waits for nothing. It is ordered as its stream is, and the allocation that gets its cells
+	// comes after it and after all uses of the block.
 	Lazy bool
 	// Grouped: others were freed by the same call, and the waits of all lie before it.
 	Grouped bool
@@ -173,10 +176,8 @@ func (h *History) Learn(node int32) {
 	if node < 0 {
 		return
 	}
-	for _, l := range h.learned {
-		if l.node == node || h.before.has(l.node, node) {
-			return
-		}
+	if h.IsKnown(node) {
+		return
 	}
 	h.learned = append(h.learned, lesson{int32(len(h.nodes)), node, math.MaxInt32})
 }
@@ -205,14 +206,18 @@ func (h *History) Ordered(first, then int32) bool { return h.before.has(then, fi
 
 // After reports whether what is put on the stream next is ordered after node.
 func (h *History) After(stream uint8, node int32) bool {
-	last := h.last[stream]
-	if last == node || last >= 0 && h.before.has(last, node) {
-		return true
-	}
-	for _, l := range h.learned {
-		if l.node == node || h.before.has(l.node, node) {
-			return true
-		}
-	}
-	return false
+	return h.reaches(h.last[stream], node) || h.IsKnown(node)
+}
+
+// IsKnown reports whether the host has seen a node done.
+func (h *History) IsKnown(node int32) bool { return h.knewBy(math.MaxInt32, node) }
+
+// knewBy is IsKnown when a node was added.
+func (h *History) knewBy(then, node int32) bool {
+	return slices.ContainsFunc(h.learned, func(l lesson) bool { return l.at <= then && h.reaches(l.node, node) })
+}
+
+// reaches reports whether a node, if it is one, is first or comes after it.
+func (h *History) reaches(node, first int32) bool {
+	return node == first || node >= 0 && h.before.has(node, first)
 }

@@ -1,5 +1,7 @@
 package oracle
 
+import "slices"
+
 // Verdict is what was found.
 type Verdict struct {
 	// Missed is how many orders that must be are not, or how many steps of
@@ -48,12 +50,7 @@ func (h *History) Judge() Verdict {
 }
 
 func (h *History) hasUnfenced() bool {
-	for i := range h.nodes {
-		if h.nodes[i].Unfenced {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.nodes, func(n Node) bool { return n.Unfenced })
 }
 
 // judgeWaits takes away each wait in turn.
@@ -104,7 +101,7 @@ func (h *History) isLast(at int32) bool { return at >= 0 && h.nodes[at].Kind == 
 // told of late: an event that it meant for older work may have covered it.
 func (h *History) behindUnfenced(at int32) bool {
 	for i := range h.nodes {
-		if n := &h.nodes[i]; n.Unfenced && n.Kind == Work && (int32(i) == at || at >= 0 && h.before.has(at, int32(i))) {
+		if n := &h.nodes[i]; n.Unfenced && n.Kind == Work && h.reaches(at, int32(i)) {
 			return true
 		}
 	}
@@ -120,18 +117,12 @@ func (h *History) needed(wait int32) bool {
 	}
 	h.scratch.like(&h.before)
 	copy(h.scratch.words, h.before.words[:int(wait)*h.before.width])
-	h.trace(&h.scratch, wait, func(at int32) int32 {
-		if at == wait {
-			return -1
-		}
-		return h.nodes[at].From
-	})
-	for _, d := range h.demands {
-		if h.before.has(d.then, d.first) && !h.scratch.has(d.then, d.first) {
-			return true
-		}
+	h.order(&h.scratch, &h.scratch, wait, -1)
+	for at := wait + 1; int(at) < len(h.nodes); at++ {
+		h.order(&h.scratch, &h.scratch, at, h.nodes[at].From)
 	}
-	return h.overlapped && h.neededWhenQueued(wait)
+	lost := func(d demand) bool { return h.before.has(d.then, d.first) && !h.scratch.has(d.then, d.first) }
+	return slices.ContainsFunc(h.demands, lost) || h.overlapped && h.neededWhenQueued(wait)
 }
 
 // neededBy reports whether the first node behind the wait on its stream, other
@@ -156,20 +147,9 @@ func (h *History) neededBy(wait int32) bool {
 // loses reports whether a demand of node then is not met by the row of node
 // without in scratch.
 func (h *History) loses(then, without int32) bool {
-	for _, d := range h.demands {
-		if d.then == then && h.before.has(then, d.first) && !h.scratch.has(without, d.first) {
-			return true
-		}
-	}
-	return false
-}
-
-// trace fills the rows from node start on, with another notion of what nodes
-// wait for.
-func (h *History) trace(r *rows, start int32, from func(int32) int32) {
-	for at := start; int(at) < len(h.nodes); at++ {
-		h.order(r, r, at, from(at))
-	}
+	return slices.ContainsFunc(h.demands, func(d demand) bool {
+		return d.then == then && h.before.has(then, d.first) && !h.scratch.has(without, d.first)
+	})
 }
 
 // judgeExtra compares what is ordered with what must be.
@@ -179,7 +159,7 @@ func (h *History) judgeExtra(v *Verdict) {
 	}
 	works := h.works(false)
 	v.Extra = h.beyond(works)
-	if v.Extra == 0 || !h.hasAborted() {
+	if v.Extra == 0 || !slices.ContainsFunc(h.nodes, func(n Node) bool { return n.Aborted }) {
 		h.blameExtra(works, v.Extra)
 		return
 	}
@@ -233,19 +213,10 @@ func (h *History) works(unfenced bool) []uint64 {
 	set := make([]uint64, h.before.width)
 	for i := range h.nodes {
 		if h.nodes[i].Kind == Work && h.nodes[i].Unfenced == unfenced {
-			set[i>>6] |= 1 << (i & 63)
+			add(set, int32(i))
 		}
 	}
 	return set
-}
-
-func (h *History) hasAborted() bool {
-	for i := range h.nodes {
-		if h.nodes[i].Aborted {
-			return true
-		}
-	}
-	return false
 }
 
 // blameExtra names the first order too many.
@@ -256,7 +227,7 @@ func (h *History) blameExtra(works []uint64, extra int) {
 	for i := range h.nodes {
 		for j := range h.nodes[:i] {
 			a, b := int32(j), int32(i)
-			if works[j>>6]>>(j&63)&1 != 0 && h.nodes[i].Kind != Wait && h.before.has(b, a) && !h.scratch.has(b, a) {
+			if has(works, a) && h.nodes[i].Kind != Wait && h.before.has(b, a) && !h.scratch.has(b, a) {
 				h.blamef("%s comes after %s and need not", h.text(b), h.text(a))
 				return
 			}

@@ -1,5 +1,7 @@
 package oracle
 
+import "slices"
+
 // Where calls overlap, what came between the waits of a call and the launch
 // that it is for must not be held against it:
 //
@@ -12,11 +14,10 @@ package oracle
 //     returned. So a wait is needed if it is without what the host knew only
 //     by calls that had not returned when the wait's own call began.
 //   - An event that was recorded while an allocation was being made on its stream
-//     may lie on either side of it, and nobody can know. So a wait is needed if
+//     may lie on either side of it, which cannot be known. So a wait is needed if
 //     it is without such an event's standing for the allocation.
 //   - What others put on the stream of an allocation before that has returned may
-//     lie before its event. So whoever comes after the allocation may come after
-//     that.
+//     lie before its event. So what comes after the allocation may come after that.
 //
 // An order that must be is never excused.
 
@@ -46,13 +47,9 @@ func (h *History) neededWhenQueued(wait int32) bool {
 			h.joinFrom(wait, n)
 		}
 	}
-	for _, d := range h.demands {
-		brought := d.first == w.From || w.From >= 0 && h.before.has(w.From, d.first)
-		if d.then == owner && brought && !h.scratch.has(wait, d.first) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.demands, func(d demand) bool {
+		return d.then == owner && h.reaches(w.From, d.first) && !h.scratch.has(wait, d.first)
+	})
 }
 
 // traceSure fills the rows up to node end without a wait, and without what the

@@ -227,7 +227,7 @@ func (p *Plan) Free(n Node, waits bool) (needs []Need, freed bool) {
 			p.need(n.Stream, int32(i))
 		}
 	}
-	p.shared[p.nodes[alloc].Stream] &^= 1 << n.Block // nobody can need its point
+	p.shared[p.nodes[alloc].Stream] &^= 1 << n.Block // its point cannot be needed any more
 	if !waits && slices.ContainsFunc(p.needs, func(d Need) bool { return d.By == ByWait }) {
 		return p.needs, false
 	}
@@ -256,11 +256,6 @@ func (p *Plan) need(stream uint8, first int32) {
 		d.By = ByHost
 	}
 	p.needs = append(p.needs, d)
-}
-
-// IsKnown reports whether the host has seen a node done.
-func (p *Plan) IsKnown(node int32) bool {
-	return slices.ContainsFunc(p.learned, func(l lesson) bool { return l.node == node || p.before.has(l.node, node) })
 }
 
 // queue queues the waits that are needed: those that no other brings.

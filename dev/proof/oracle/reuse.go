@@ -1,6 +1,9 @@
 package oracle
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // reuse is what is known of free memory while the demands are listed.
 type reuse struct {
@@ -75,7 +78,7 @@ func (h *History) movedBy(n *Node, at int32) int32 {
 	return -1
 }
 
-// usesOf yields the ends of the launches that whoever gets the memory of a lazy free must come after.
+// usesOf yields the ends of the launches that the next allocation in the memory of a lazy free must come after.
 func (u *reuse) usesOf(free int32) func(func(int32) bool) {
 	return func(yield func(int32) bool) {
 		for _, d := range u.uses {
@@ -142,15 +145,7 @@ func (h *History) hadBefore(first, alloc int32) bool {
 	for w := range h.ownWaits(alloc) {
 		last = h.previous[w]
 	}
-	if last >= 0 && (last == first || h.before.has(last, first)) {
-		return true
-	}
-	for _, l := range h.learned {
-		if l.at <= alloc && (l.node == first || h.before.has(l.node, first)) {
-			return true
-		}
-	}
-	return false
+	return h.reaches(last, first) || h.knewBy(alloc, first)
 }
 
 // allowLate notes for which of its waits an allocation has a reason.
@@ -187,21 +182,21 @@ func (h *History) knownBefore(free, alloc int32) bool {
 }
 
 // bringsMerged reports whether a node comes after something that cells were
-// merged with, and that nobody can know to be before an allocation without its waits.
+// merged with, and that cannot be known to be before an allocation without its waits.
 func (h *History) bringsMerged(cells Cells, from, alloc int32) bool {
 	for c := range cells.all {
 		for other := range alloc {
 			if !h.reuse.merged.has(int32(c), other) && h.reuse.free[c] != other {
 				continue
 			}
-			if (from == other || h.before.has(from, other)) && !h.knownBefore(other, alloc) {
+			if h.reaches(from, other) && !h.knownBefore(other, alloc) {
 				return true
 			}
 			if h.isBroughtBack(other, from) {
 				return true
 			}
 			for use := range h.reuse.usesOf(other) {
-				if (from == use || h.before.has(from, use)) && !h.hadBefore(use, alloc) {
+				if h.reaches(from, use) && !h.hadBefore(use, alloc) {
 					return true
 				}
 			}
@@ -229,10 +224,7 @@ func (h *History) isBroughtBack(free, by int32) bool {
 // isLate reports whether a wait is one that an allocation may have.
 func (h *History) isLate(wait int32) bool {
 	w := &h.nodes[wait]
-	for _, d := range h.reuse.late {
-		if d.first == w.From && h.nodes[d.then].Op == w.Op && h.nodes[d.then].Kind == Alloc {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.reuse.late, func(d demand) bool {
+		return d.first == w.From && h.nodes[d.then].Op == w.Op && h.nodes[d.then].Kind == Alloc
+	})
 }

@@ -43,35 +43,33 @@ func (r *rows) row(n int32) []uint64 { return r.words[int(n)*r.width : (int(n)+1
 
 func (r *rows) clear(n int32) { clear(r.row(n)) }
 
-func (r *rows) has(n, bit int32) bool {
-	return r.words[int(n)*r.width+int(bit)>>6]>>(uint(bit)&63)&1 != 0
-}
+func (r *rows) has(n, bit int32) bool { return has(r.row(n), bit) }
 
-func (r *rows) set(n, bit int32) { r.words[int(n)*r.width+int(bit)>>6] |= 1 << (uint(bit) & 63) }
+func (r *rows) set(n, bit int32) { add(r.row(n), bit) }
 
-func (r *rows) unset(n, bit int32) { r.words[int(n)*r.width+int(bit)>>6] &^= 1 << (uint(bit) & 63) }
+func (r *rows) unset(n, bit int32) { r.row(n)[bit>>6] &^= 1 << (uint(bit) & 63) }
 
 // unite adds a row to row n.
-func (r *rows) unite(n, from int32) {
-	into, row := r.row(n), r.row(from)
-	for i := range into {
-		into[i] |= row[i]
-	}
-}
+func (r *rows) unite(n, from int32) { unite(r.row(n), r.row(from)) }
 
 // join adds node from, and all of its row, to row n. A negative from is none.
 func (r *rows) join(n, from int32) { r.joinOf(r, n, from) }
 
 // joinOf is join with the row of another matrix.
 func (r *rows) joinOf(other *rows, n, from int32) {
-	if from < 0 {
-		return
+	if from >= 0 {
+		unite(r.row(n), other.row(from))
+		r.set(n, from)
 	}
-	into, row := r.row(n), other.row(from)
+}
+
+func has(set []uint64, at int32) bool { return set[at>>6]>>(uint(at)&63)&1 != 0 }
+func add(set []uint64, at int32)      { set[at>>6] |= 1 << (uint(at) & 63) }
+
+func unite(into, set []uint64) {
 	for i := range into {
-		into[i] |= row[i]
+		into[i] |= set[i]
 	}
-	r.set(n, from)
 }
 
 // countBeyond is the number of bits in the first set that are not in the second

@@ -46,7 +46,7 @@ type underWay struct {
 	since   int32
 	lessons []int
 	// allocated is the allocation that was made in it, 0 for none: the first of
-	// all is nobody's rival.
+	// all has no rival.
 	allocated int32
 	// begun is what a use is put on its stream with, in one step with its work.
 	begun []oracle.Node

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,38 +34,36 @@ example.com/a/b Scale
   goroutines=2  160.0 ns/op  0 allocs/op  1.88 times the work
 `
 
-func TestRatiosAreOfMedians(t *testing.T) {
+// printed is what comes of an output in a file.
+func printed(t *testing.T, output, table string) (string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "bench.txt")
+	must.Do(t, os.WriteFile(path, []byte(output), 0o600))
 	var out bytes.Buffer
-	must.Do(t, run(nil, strings.NewReader(output), &out, report))
-	if diff := cmp.Diff(want, out.String()); diff != "" {
+	err := run([]string{path}, &out, table)
+	return out.String(), err
+}
+
+func TestRatiosAreOfMedians(t *testing.T) {
+	if diff := cmp.Diff(want, must.Get(printed(t, output, ""))(t)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestFilesAreReadToo(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "bench.txt")
-	must.Do(t, os.WriteFile(path, []byte(output), 0o600))
-	var out bytes.Buffer
-	if err := run([]string{path}, nil, &out, report); err != nil || out.String() != want {
-		t.Errorf("got %v\n%s", err, out.String())
-	}
-	if err := run([]string{path + ".missing"}, nil, &out, report); err == nil {
-		t.Error("a missing file is not an error")
+func TestAMissingFileIsAnError(t *testing.T) {
+	if err := run([]string{filepath.Join(t.TempDir(), "missing")}, io.Discard, ""); err == nil {
+		t.Error("no error")
 	}
 }
 
 func TestEvenNumberOfRunsTakesTheMiddle(t *testing.T) {
-	r := newResults()
-	r.line("BenchmarkX/bare 1 100 ns/op")
-	r.line("BenchmarkX/bare 1 200 ns/op")
-	if got := r.median(" X/bare").ns; got != 150 {
+	if got := median([]float64{200, 100}); got != 150 {
 		t.Errorf("median %v, want 150", got)
 	}
 }
 
 func TestOutputWithoutBaselinesIsAnError(t *testing.T) {
-	var out bytes.Buffer
-	if err := run(nil, strings.NewReader("PASS\n"), &out, report); err == nil {
+	if _, err := printed(t, "PASS\n", ""); err == nil {
 		t.Error("no error")
 	}
 }
@@ -93,18 +90,13 @@ const wantTable = `ns, median (worst) of the runs, and times the median of arena
 `
 
 func TestATableHasMedianWorstAndRatio(t *testing.T) {
-	var out bytes.Buffer
-	table := func(out io.Writer, r *results) error { return printTable(out, r, "arena") }
-	must.Do(t, run(nil, strings.NewReader(peersOutput), &out, table))
-	if diff := cmp.Diff(wantTable, out.String()); diff != "" {
+	if diff := cmp.Diff(wantTable, must.Get(printed(t, peersOutput, "arena"))(t)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestATableWithoutItsBaseIsAnError(t *testing.T) {
-	r := newResults()
-	r.line("BenchmarkX/ours 1 100 ns/op")
-	if err := printTable(io.Discard, r, "arena"); err == nil {
+	if _, err := printed(t, "BenchmarkX/ours 1 100 ns/op\n", "arena"); err == nil {
 		t.Error("no error")
 	}
 }

@@ -84,8 +84,11 @@ func (h *hammer) work(rng *rand.Rand, steps int) {
 		if rng.IntN(3) == 0 {
 			h.free(h.board[rng.IntN(len(h.board))].Swap(nil))
 		}
-		if rng.IntN(200) == 0 {
+		switch rng.IntN(200) {
+		case 0:
 			expect.Success(h.t, h.Runtime.ReapPending(context.Background()))
+		case 1:
+			h.tide(own.ID())
 		}
 	}
 	expect.Success(h.t, own.Release())
@@ -106,6 +109,20 @@ func (h *hammer) allocate(rng *rand.Rand, stream core.StreamID) {
 		return
 	}
 	h.free(h.board[rng.IntN(len(h.board))].Swap(&b))
+}
+
+// tide frees more blocks one after the other than a stream keeps records for: the others are for other streams.
+func (h *hammer) tide(stream core.StreamID) {
+	var blocks []core.Block
+	for range 200 {
+		if b, err := h.Runtime.Allocate(context.Background(), core.Request{Bytes: 64, Stream: stream}); err == nil {
+			h.allocated.Add(1)
+			blocks = append(blocks, b)
+		}
+	}
+	for i := range blocks {
+		h.free(&blocks[i])
+	}
 }
 
 // free frees a block, and once more: only one of both succeeds.

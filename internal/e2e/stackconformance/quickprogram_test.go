@@ -43,14 +43,18 @@ type player struct {
 
 var playerTags = []core.Tag{"a", "b", "c", ""}
 
-// note notes something. When a block that other streams have used is released depends on the device.
+// note notes something. When a block that other streams have used is released depends on the device, and with it
+// whether a refusal has it among the holders.
 func (p *player) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if p.lags {
+		text = pendingHolder.ReplaceAllString(text, "")
 		text = strings.ReplaceAll(text, core.Retired.String(), core.Freed.String())
 	}
 	p.notes = append(p.notes, text)
 }
+
+var pendingHolder = regexp.MustCompile(`(; largest holders:|,) \w+ ` + core.Retired.String() + ` N bytes in N blocks?`)
 
 // digits are what two stacks call differently: addresses, generations, streams, times.
 var digits = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+(\.[0-9]+)?(ns|µs|ms|s\b)?`)

@@ -139,7 +139,7 @@ func (g *Gate) draws() bool {
 	return g.oneIn > 0 && mix(g.seed+g.asked.Add(1))%g.oneIn == 0
 }
 
-// Stranger is a decorator of somebody's own: it has no path, and counts the calls that it
+// Stranger is a decorator of a user's own: it has no path, and counts the calls that it
 // sees.
 type Stranger struct {
 	core.Resource

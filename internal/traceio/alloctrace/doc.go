@@ -9,6 +9,5 @@
 //
 // What is malformed is a [ParseError] with file, line and field. What is
 // merely odd, such as a free of a pointer that was never allocated, is the
-// program's behaviour and not the file's: it is a row like any other, and
-// [Summarize] counts it.
+// program's behaviour and not the file's: it is a row like any other.
 package alloctrace

@@ -82,7 +82,7 @@ func TestParseErrorShortensWhatItRepeats(t *testing.T) {
 
 func TestReadFileOfAMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing.csv")
-	_, err := alloctrace.ReadFile(path)
+	_, err := alloctrace.DefaultLimits.ReadFile(path)
 	if want := path + ":0: file: no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -93,7 +93,7 @@ func TestReadFileOfAMissingFile(t *testing.T) {
 
 func TestReadFileOfAFolder(t *testing.T) {
 	var parseErr *alloctrace.ParseError
-	if _, err := alloctrace.ReadFile(t.TempDir()); !errors.As(err, &parseErr) || parseErr.Field != "file" {
+	if _, err := alloctrace.DefaultLimits.ReadFile(t.TempDir()); !errors.As(err, &parseErr) || parseErr.Field != "file" {
 		t.Errorf("got %v, want a ParseError of the file", err)
 	}
 }

@@ -1,12 +1,12 @@
 package alloctrace
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -95,32 +95,28 @@ func (c *logClock) at(wall time.Time, mono time.Duration) time.Time {
 func (c *logClock) parse(line string) (oplog.Event, *ParseError) {
 	var l eventLine
 	if err := json.Unmarshal([]byte(line), &l); err != nil {
-		wrong := jsonError(line, err)
-		wrong.Field = strings.TrimPrefix(wrong.Field, "logLine.")
-		return oplog.Event{}, wrong
+		return oplog.Event{}, jsonError(line, err)
 	}
 	c.numbers.note(l.Seq)
 	op, err := l.operation()
 	if err != nil {
 		return oplog.Event{}, err
 	}
-	if err := l.check(); err != nil {
+	if err := l.checkEvent(); err != nil {
 		return oplog.Event{}, err
 	}
 	e := oplog.Event{Op: op, Relieved: l.Relieved, Access: accesses[l.Access], Layer: l.Layer, Duration: time.Duration(l.Duration),
 		Time: c.at(*l.Time, time.Duration(*l.MonoNS)), Ordinal: l.Device, Stream: core.StreamID(*l.Stream), Tag: core.Tag(l.Tag),
 		Launch: l.Launch, LaunchID: l.LaunchID, Uses: l.Uses, Waits: l.Waits, Elided: l.Elided}
-	e.Requested, e.Bytes = orZero(l.Requested), orZero(l.Bytes)
+	e.Requested, e.Bytes = *cmp.Or(l.Requested, new(uint64)), *cmp.Or(l.Bytes, new(uint64))
 	if l.Generation != nil {
 		e.Block = core.BlockID{Generation: core.Generation(*l.Generation), Ordinal: l.Device}
 		if op == oplog.OpAllocate || op == oplog.OpDeallocate || op == oplog.OpRelease {
 			e.Block.AllocStream = e.Stream // of a launch it is not logged
 		}
 	}
-	if l.Ptr != nil {
-		if e.Block.Ptr, err = parsePointer("ptr", *l.Ptr); err != nil {
-			return oplog.Event{}, err
-		}
+	if e.Block.Ptr, err = l.pointer(); err != nil {
+		return oplog.Event{}, err
 	}
 	l.waits(&e)
 	if l.Error != "" {
@@ -151,13 +147,6 @@ func (l *eventLine) checkBlock(e *oplog.Event) *ParseError {
 	return nil
 }
 
-func orZero(n *uint64) uint64 {
-	if n == nil {
-		return 0
-	}
-	return *n
-}
-
 func (l *eventLine) waits(e *oplog.Event) {
 	refs := e.WaitedFor[:0]
 	for _, id := range l.WaitedFor {
@@ -171,34 +160,19 @@ func (l *eventLine) waits(e *oplog.Event) {
 
 var accesses = map[string]core.Access{"": 0, core.Read.String(): core.Read, core.Write.String(): core.Write, core.ReadWrite.String(): core.ReadWrite}
 
-// operation is the line's operation.
-func (l *eventLine) operation() (oplog.Op, *ParseError) {
-	if l.Op == nil {
-		return 0, bad("op", "", "missing")
+// checkEvent refuses what no log has.
+func (l *eventLine) checkEvent() *ParseError {
+	if l.Time == nil {
+		return bad("time", "", "missing")
 	}
-	for op := oplog.OpAllocate; knownOps[op.String()]; op++ {
-		if op.String() == *l.Op {
-			return op, nil
-		}
+	if err := l.check(); err != nil {
+		return err
 	}
-	return 0, bad("op", *l.Op, "unknown operation")
-}
-
-// check refuses what no log has.
-func (l *eventLine) check() *ParseError {
 	_, access := accesses[l.Access]
 	switch {
-	case l.Time == nil:
-		return bad("time", "", "missing")
-	case l.MonoNS == nil:
-		return bad("mono_ns", "", "missing")
-	case l.Stream == nil:
-		return bad("stream", "", "missing")
-	case *l.MonoNS < 0:
-		return bad("mono_ns", strconv.FormatInt(*l.MonoNS, 10), "must not be negative")
 	case l.Duration < 0:
 		return bad("duration_ns", strconv.FormatInt(l.Duration, 10), "must not be negative")
-	case l.Device < 0 || l.Device >= core.MaxOrdinals:
+	case l.Device >= core.MaxOrdinals:
 		return bad("device", strconv.Itoa(l.Device), fmt.Sprintf("does not lie in 0 to %d", core.MaxOrdinals-1))
 	case !access:
 		return bad("access", l.Access, "say read, write or read_write")

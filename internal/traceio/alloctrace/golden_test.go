@@ -38,18 +38,33 @@ func TestRealTracesHaveTheirKnownFigures(t *testing.T) {
 			if trace.Format != alloctrace.FormatRMM || trace.Name != want.name {
 				t.Errorf("read as %v %q", trace.Format, trace.Name)
 			}
-			got := alloctrace.Summarize(trace)
-			if got.Events != want.allocations+want.frees || got.Allocations != want.allocations || got.Frees != want.frees {
-				t.Errorf("%d events, %d allocations, %d frees; want %d and %d", got.Events, got.Allocations, got.Frees, want.allocations, want.frees)
+			allocations, peak, live, streams := 0, uint64(0), uint64(0), map[uint64]bool{}
+			blocks := map[alloctrace.Key]uint64{}
+			for _, row := range trace.Rows {
+				streams[row.Stream] = true
+				bytes, known := blocks[row.Key()]
+				switch row.Action {
+				case alloctrace.Allocate:
+					allocations++
+					blocks[row.Key()] = row.Bytes
+					live += row.Bytes
+				case alloctrace.Free:
+					delete(blocks, row.Key())
+					live -= bytes
+				}
+				if known != (row.Action == alloctrace.Free) {
+					t.Errorf("line %d: %v of a block that is live: %v", row.Line, row.Action, known)
+				}
+				peak = max(peak, live)
 			}
-			if got.PeakLive != want.peakLive || got.EndLive != want.endLive {
-				t.Errorf("peak %d, end %d; want %d, %d", got.PeakLive, got.EndLive, want.peakLive, want.endLive)
+			if frees := len(trace.Rows) - allocations; allocations != want.allocations || frees != want.frees {
+				t.Errorf("%d allocations, %d frees; want %d and %d", allocations, frees, want.allocations, want.frees)
 			}
-			if len(got.LiveRows) != want.allocations-want.frees || len(got.Streams) != want.streams {
-				t.Errorf("%d live rows, streams %v; want %d, %d streams", len(got.LiveRows), got.Streams, want.allocations-want.frees, want.streams)
+			if peak != want.peakLive || live != want.endLive {
+				t.Errorf("peak %d, end %d; want %d, %d", peak, live, want.peakLive, want.endLive)
 			}
-			if got.Failures != 0 || got.UnknownFrees != 0 || got.Repeated != 0 {
-				t.Errorf("%d failures, %d unknown frees, %d repeated; want none", got.Failures, got.UnknownFrees, got.Repeated)
+			if len(blocks) != want.allocations-want.frees || len(streams) != want.streams {
+				t.Errorf("%d live blocks, streams %v; want %d, %d streams", len(blocks), streams, want.allocations-want.frees, want.streams)
 			}
 		})
 	}

@@ -26,7 +26,7 @@ func compress(t testing.TB, text []byte) []byte {
 func TestGzipIsKnownByItsMagicNotItsName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace.csv")
 	must.Do(t, os.WriteFile(path, compress(t, []byte(header+row("free", "0x1", "1"))), 0o600))
-	trace, err := alloctrace.ReadFile(path)
+	trace, err := alloctrace.DefaultLimits.ReadFile(path)
 	if err != nil || len(trace.Rows) != 1 {
 		t.Fatalf("got %v, %v", trace, err)
 	}

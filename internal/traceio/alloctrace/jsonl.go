@@ -1,9 +1,11 @@
 package alloctrace
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core/oplog"
@@ -28,16 +30,19 @@ type logLine struct {
 	Relieved   bool    `json:"relieved"`
 }
 
-// knownOps are the operations that the log can hold. They come from core, so
-// a new one is known here at once.
-var knownOps = func() map[string]bool {
-	known := map[string]bool{}
-	unknown := oplog.Op(0xff).String()
-	for op := oplog.OpAllocate; op.String() != unknown; op++ {
-		known[op.String()] = true
+// operation is the line's operation.
+func (l *logLine) operation() (oplog.Op, *ParseError) {
+	if l.Op == nil {
+		return 0, bad("op", "", "missing")
 	}
-	return known
-}()
+	unknown := oplog.Op(0).String()
+	for op := oplog.OpAllocate; op.String() != unknown; op++ {
+		if op.String() == *l.Op {
+			return op, nil
+		}
+	}
+	return 0, bad("op", *l.Op, "unknown operation")
+}
 
 // logRows parses records of Fencepost's log, and notes their numbers.
 type logRows struct{ numbers *numbers }
@@ -64,87 +69,72 @@ func (p logRows) parse(line string) (row Row, ok bool, err *ParseError) {
 // reached the device, so no allocation tells of it; one by the device has its
 // own failed allocation.
 func (l *logLine) action() (Action, *ParseError) {
-	if l.Op == nil {
-		return 0, bad("op", "", "missing")
-	}
-	if !knownOps[*l.Op] {
-		return 0, bad("op", *l.Op, "unknown operation")
-	}
+	op, err := l.operation()
 	failed := l.Error != ""
 	switch {
-	case *l.Op == oplog.OpAllocate.String() && failed, *l.Op == oplog.OpRefusal.String() && !l.Relieved && l.Kind != "out_of_memory":
+	case op == oplog.OpAllocate && failed, op == oplog.OpRefusal && !l.Relieved && l.Kind != "out_of_memory":
 		return AllocateFailure, nil
-	case *l.Op == oplog.OpAllocate.String():
+	case op == oplog.OpAllocate:
 		return Allocate, nil
-	case *l.Op == oplog.OpDeallocate.String() && !failed:
+	case op == oplog.OpDeallocate && !failed:
 		return Free, nil
 	}
-	return 0, nil
+	return 0, err
 }
 
-func (l *logLine) row(action Action) (Row, *ParseError) {
-	if missing := l.missing(action); missing != "" {
-		return Row{}, bad(missing, "", "missing")
+func (l *logLine) row(action Action) (row Row, err *ParseError) {
+	err = l.check()
+	switch {
+	case err != nil:
+	case l.Generation == nil && action != AllocateFailure:
+		err = bad("generation", "", "missing")
+	case l.Requested == nil && l.Bytes == nil && action != Free:
+		err = bad("requested", "", "missing")
+	case action != AllocateFailure && *l.Generation == 0:
+		err = bad("generation", "0", "generations start at 1")
 	}
-	if *l.MonoNS < 0 {
-		return Row{}, bad("mono_ns", strconv.FormatInt(*l.MonoNS, 10), "must not be negative")
+	if err != nil {
+		return Row{}, err
 	}
-	if l.Device < 0 {
-		return Row{}, bad("device", strconv.Itoa(l.Device), "must not be negative")
-	}
-	row := Row{Action: action, Time: time.Duration(*l.MonoNS), Stream: *l.Stream, Tag: l.Tag, Device: l.Device, Bytes: l.size()}
-	if l.Ptr != nil {
-		pointer, err := parsePointer("ptr", *l.Ptr)
-		if err != nil {
-			return Row{}, err
-		}
-		row.Pointer = pointer
-	}
+	// The padded size stands in for what the program asked for.
+	row = Row{Action: action, Time: time.Duration(*l.MonoNS), Stream: *l.Stream, Tag: l.Tag, Device: l.Device, Bytes: *cmp.Or(l.Requested, l.Bytes, new(uint64))}
 	if action == AllocateFailure {
 		row.Error = l.Error
-		return row, nil
+	} else {
+		row.Generation = *l.Generation
 	}
-	row.Generation = *l.Generation
-	if row.Generation == 0 {
-		return Row{}, bad("generation", "0", "generations start at 1")
-	}
-	return row, nil
+	row.Pointer, err = l.pointer()
+	return row, err
 }
 
-// missing names a key without which the record cannot be replayed.
-func (l *logLine) missing(action Action) string {
+// check refuses what no record has.
+func (l *logLine) check() *ParseError {
 	switch {
 	case l.MonoNS == nil:
-		return "mono_ns"
+		return bad("mono_ns", "", "missing")
 	case l.Stream == nil:
-		return "stream"
-	case l.Generation == nil && action != AllocateFailure:
-		return "generation"
-	case l.Requested == nil && l.Bytes == nil && action != Free:
-		return "requested"
+		return bad("stream", "", "missing")
+	case *l.MonoNS < 0:
+		return bad("mono_ns", strconv.FormatInt(*l.MonoNS, 10), "must not be negative")
+	case l.Device < 0:
+		return bad("device", strconv.Itoa(l.Device), "must not be negative")
 	}
-	return ""
+	return nil
 }
 
-// size is what the program asked for; the padded size only stands in for it.
-func (l *logLine) size() uint64 {
-	switch {
-	case l.Requested != nil:
-		return *l.Requested
-	case l.Bytes != nil:
-		return *l.Bytes
+// pointer is the line's address, zero if it has none.
+func (l *logLine) pointer() (uint64, *ParseError) {
+	if l.Ptr == nil {
+		return 0, nil
 	}
-	return 0
+	return parsePointer("ptr", *l.Ptr)
 }
 
 func jsonError(line string, err error) *ParseError {
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) && wrongType.Field != "" {
-		e := bad(wrongType.Field, wrongType.Value, "does not fit in "+wrongType.Type.String())
-		e.Err = err
-		return e
-	}
 	e := bad("row", line, "not a JSON object: "+err.Error())
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		e = bad(strings.TrimPrefix(wrong.Field, "logLine."), wrong.Value, "does not fit in "+wrong.Type.String())
+	}
 	e.Err = err
 	return e
 }

@@ -1,8 +1,8 @@
 package alloctrace
 
 // Limits bound what is read of a file. A megabyte of gzip unpacks to a gigabyte,
-// and a row of a few bytes takes a hundred in memory: what comes from somebody
-// else must not take all there is.
+// and a row of a few bytes takes a hundred in memory: a foreign file must
+// not take all there is.
 type Limits struct {
 	// Rows is the most lines behind the header, those that are skipped
 	// included.

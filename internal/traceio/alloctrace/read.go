@@ -31,26 +31,17 @@ func (l Limits) Read(name string, r io.Reader) (*Trace, error) {
 	}
 }
 
-// ReadFile is [Limits.ReadFile] with [DefaultLimits].
-func ReadFile(path string) (*Trace, error) { return DefaultLimits.ReadFile(path) }
-
 // ReadFile reads the trace at path. A file that cannot be opened is a
 // [ParseError] too, so that a caller has one kind of error to report.
 func (l Limits) ReadFile(path string) (*Trace, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, openError(path, err)
+		reason := err
+		if e, ok := errors.AsType[*fs.PathError](err); ok {
+			reason = e.Err // the path is in the error's place already
+		}
+		return nil, &ParseError{File: path, Field: "file", Reason: reason.Error(), Err: err}
 	}
 	defer f.Close()
 	return l.Read(path, f)
-}
-
-func openError(path string, err error) error {
-	reason := err.Error()
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		// The path is in the error's place already.
-		reason = pathErr.Err.Error()
-	}
-	return &ParseError{File: path, Field: "file", Reason: reason, Err: err}
 }

@@ -23,7 +23,7 @@ type pciInfo struct {
 // memory is nvmlMemory_t.
 type memory struct{ total, free, used uint64 }
 
-// Read opens the library, asks it everything and closes it. Names are the
+// Read opens the library and asks it everything. Names are the
 // libraries to try, [Library] if none are given. An error matches
 // [ErrUnavailable].
 func Read(names ...string) (r Reading, err error) {
@@ -31,7 +31,6 @@ func Read(names ...string) (r Reading, err error) {
 	if err != nil {
 		return r, err
 	}
-	defer lib.close()
 	if code := lib.call("nvmlInit_v2"); code != success {
 		return r, fmt.Errorf("%w: nvmlInit: %s", ErrUnavailable, lib.explain(code))
 	}
@@ -45,7 +44,7 @@ func Read(names ...string) (r Reading, err error) {
 	return r, nil
 }
 
-func (l *library) gpu(index uint32) GPU {
+func (l library) gpu(index uint32) GPU {
 	g := GPU{Index: int(index), Processes: -1}
 	var handle uintptr
 	if l.call("nvmlDeviceGetHandleByIndex_v2", uintptr(index), uintptr(unsafe.Pointer(&handle))) != success {
@@ -72,7 +71,7 @@ func (l *library) gpu(index uint32) GPU {
 // told. Asked for no entries the library says how many there are, so how an
 // entry is laid out does not matter: it has 16 bytes without a version in the
 // name, and 24 in _v2 and _v3. Drivers before 510 lack _v3.
-func (l *library) processes(handle uintptr) int {
+func (l library) processes(handle uintptr) int {
 	var count uint32
 	code := l.call("nvmlDeviceGetComputeRunningProcesses_v3", handle, uintptr(unsafe.Pointer(&count)), 0)
 	if code == functionNotFound {

@@ -150,8 +150,8 @@ func (rec *Record) SetState(s core.BlockState) {
 	rec.word.Store(wordOf(rec.Generation(), s) | locked)
 }
 
-// Retire takes the block of generation g from Live to Retired, whoever holds the lock,
-// and reports whether it was this caller who did.
+// Retire takes the block of generation g from Live to Retired, under the lock or
+// not, and reports whether this caller did.
 func (rec *Record) Retire(g core.Generation) bool { return rec.move(g, core.Live, core.Retired) }
 
 // move takes the block of generation g from one state to another and leaves the lock as

@@ -67,7 +67,7 @@ func (m *Mutex[C]) Lock() {
 	took(g, class[C](), unsafe.Pointer(m))
 }
 
-// TryLock waits for nobody, so it is no second half of a pair.
+// TryLock does not wait, so it is no second half of a pair.
 func (m *Mutex[C]) TryLock() bool {
 	if !m.real.TryLock() {
 		return false
