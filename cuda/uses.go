@@ -104,11 +104,6 @@ func (b *block) declared(access core.Access) driver.Declared {
 	return driver.Declared{Ptr: b.core.ID.Ptr, Bytes: max(b.core.Bytes, b.mapped), Access: access}
 }
 
-// tellEnd tells the oracle, which there is, that the launch enqueues no more.
-func (r *tracker) tellEnd(l *launch) {
-	r.oracle.LaunchEnds(l.on.Handle(), l.ID)
-}
-
 // suspectsOne looks the blocks of a launch up, without a lock, and reports whether the layer that watches it suspects one of
 // several. A single one is judged where the launch is announced on it.
 func (r *tracker) suspectsOne(l *launch) bool {
@@ -182,7 +177,7 @@ func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 	}
 	l := launchOf(in)
 	if r.oracle != nil {
-		r.tellEnd(l)
+		r.oracle.LaunchEnds(l.on.Handle(), l.ID)
 	}
 	if l.Trace != nil {
 		l.setSpans()
@@ -249,7 +244,7 @@ func (r *tracker) AbortUse(ctx context.Context, t core.Ticket) error {
 	}
 	l := launchOf(in)
 	if r.oracle != nil {
-		r.tellEnd(l)
+		r.oracle.LaunchEnds(l.on.Handle(), l.ID)
 	}
 	l.on.Counts().Aborts.Add(1)
 	l.point.Withdraw()
