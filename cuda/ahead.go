@@ -92,7 +92,7 @@ func (m *arenas) keepReady(now time.Time) {
 		return
 	}
 	_ = m.fillAhead()
-	held, free := m.store.Held()/m.page, m.spare()/m.page
+	held, free := m.store.Held()/m.page, m.store.Spare()/m.page
 	for _, l := range *m.all.Load() {
 		free += l.freePages() / m.page
 	}

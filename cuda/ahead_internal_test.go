@@ -2,7 +2,9 @@ package cuda
 
 import (
 	"errors"
+	"math/rand/v2"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,33 +22,47 @@ type aheadBench struct {
 	*testing.T
 	*PoolResource
 	drv     *drivertest.Faults
-	gate    *createGate
+	gate    *mapGate
 	streams *StreamPool
 	pending func() error
 }
 
-// createGate is a driver whose next MemCreate lasts until open is closed, once the test has closed it.
-type createGate struct {
+// mapGate is a driver whose next call of a method lasts until open is closed, once the test has named it.
+type mapGate struct {
 	driver.Driver
-	closed        atomic.Bool
+	method        atomic.Pointer[drivertest.Method]
 	arrived, open chan struct{}
 }
 
-func (g *createGate) Unwrap() driver.Driver { return g.Driver }
+func (g *mapGate) Unwrap() driver.Driver { return g.Driver }
 
-func (g *createGate) MemCreate(bytes uint64) (driver.MemHandle, error) {
-	if g.closed.CompareAndSwap(true, false) {
+func (g *mapGate) at(m drivertest.Method) {
+	if at := g.method.Load(); at != nil && *at == m && g.method.CompareAndSwap(at, nil) {
 		close(g.arrived)
 		<-g.open
 	}
+}
+
+func (g *mapGate) MemCreate(bytes uint64) (driver.MemHandle, error) {
+	g.at(drivertest.MemCreate)
 	return g.Driver.MemCreate(bytes)
+}
+
+func (g *mapGate) MemMap(ptr, bytes uint64, h driver.MemHandle) error {
+	g.at(drivertest.MemMap)
+	return g.Driver.MemMap(ptr, bytes, h)
+}
+
+func (g *mapGate) MemAccess(ptr, bytes uint64) error {
+	g.at(drivertest.MemAccess)
+	return g.Driver.MemAccess(ptr, bytes)
 }
 
 func newAheadBench(t *testing.T, limit uint64) *aheadBench {
 	t.Helper()
 	device := must.Get(sim.Open(sim.Config{}))(t)
 	b := &aheadBench{T: t, drv: drivertest.NewFaults(device)}
-	b.gate = &createGate{Driver: b.drv, arrived: make(chan struct{}), open: make(chan struct{})}
+	b.gate = &mapGate{Driver: b.drv, arrived: make(chan struct{}), open: make(chan struct{})}
 	b.streams = must.Get(NewStreamPool(b.gate, StreamPoolConfig{Max: 40}))(t)
 	b.PoolResource = must.Get(NewPoolResource(b.gate, b.streams, PoolConfig{ReapInterval: -1, Limit: limit}))(t)
 	b.arenas.ahead.start = func(f func() error) { b.pending = f }
@@ -114,25 +130,54 @@ func TestAnotherStreamUsesWhatIsToBeMappedAhead(t *testing.T) {
 	b.free(first, second)
 }
 
-// allocatePage allocates a page on a stream of its own in the background.
-func (b *aheadBench) allocatePage(to chan<- core.BlockID) {
-	b.Helper()
-	l := b.lease()
-	go func() {
-		block, err := b.Allocate(b.Context(), core.Request{Bytes: sim.Granule, Stream: l.ID()})
-		expect.Success(b, err)
-		to <- block.ID
-	}()
+// granted is what came of an allocation in the background.
+type granted struct {
+	core.BlockID
+	error
 }
 
-// stallGrowth allocates a page whose growth lasts until the gate is open.
-func (b *aheadBench) stallGrowth() <-chan core.BlockID {
+// allocateLater allocates on a stream of its own in the background.
+func (b *aheadBench) allocateLater(bytes uint64) <-chan granted {
 	b.Helper()
-	block := make(chan core.BlockID)
-	b.gate.closed.Store(true)
-	b.allocatePage(block)
+	l, got := b.lease(), make(chan granted, 1)
+	go func() {
+		block, err := b.Allocate(b.Context(), core.Request{Bytes: bytes, Stream: l.ID()})
+		got <- granted{block.ID, err}
+	}()
+	return got
+}
+
+// stall allocates so many bytes, and returns in the midst of the growth for that: it lasts until the gate is open.
+func (b *aheadBench) stall(m drivertest.Method, bytes uint64) <-chan granted {
+	b.Helper()
+	b.gate.method.Store(&m)
+	got := b.allocateLater(bytes)
 	<-b.gate.arrived
-	return block
+	return got
+}
+
+// want frees what was allocated.
+func (b *aheadBench) want(all ...<-chan granted) {
+	b.Helper()
+	var ids []core.BlockID
+	for _, one := range all {
+		got := <-one
+		must.Do(b, got.error)
+		ids = append(ids, got.BlockID)
+	}
+	b.free(ids...)
+}
+
+// wantMeanwhile is want where it must not wait for the gate.
+func (b *aheadBench) wantMeanwhile(one <-chan granted) {
+	b.Helper()
+	select {
+	case got := <-one:
+		must.Do(b, got.error)
+		b.free(got.BlockID)
+	case <-time.After(2 * time.Minute):
+		b.Error("a request waits for another stream's growth")
+	}
 }
 
 // waiting returns when so many requests for a page wait for growth.
@@ -147,20 +192,13 @@ func TestWhatIsFreedMeanwhileServesARequestThatWaitsToGrow(t *testing.T) {
 	b := newAheadBench(t, 0)
 	freed := b.allocate(b.lease(), sim.Granule)
 	b.arenas.ahead.left = 0
-	grown, served := b.stallGrowth(), make(chan core.BlockID)
-	b.allocatePage(served)
+	grown := b.stall(drivertest.MemCreate, sim.Granule)
+	served := b.allocateLater(sim.Granule)
 	b.waiting(1)
 	b.free(freed)
-	select {
-	case block := <-served:
-		close(b.gate.open)
-		b.free(block)
-	case <-time.After(2 * time.Minute):
-		t.Error("the request waits for another stream's growth")
-		close(b.gate.open)
-		b.free(<-served)
-	}
-	b.free(<-grown)
+	b.wantMeanwhile(served)
+	close(b.gate.open)
+	b.want(grown)
 	b.holds("at the end", 2)
 }
 
@@ -169,24 +207,131 @@ func TestWhatIsFreedMeanwhileServesARequestThatWaitsToGrow(t *testing.T) {
 func TestThePoolGrowsAtOnceForAllThatWait(t *testing.T) {
 	const requests = 32
 	b := newAheadBench(t, 0)
-	first := b.stallGrowth()
-	all := make([]core.BlockID, 0, requests+1)
-	blocks := make(chan core.BlockID)
+	all := []<-chan granted{b.stall(drivertest.MemCreate, sim.Granule)}
 	for range requests {
-		b.allocatePage(blocks)
+		all = append(all, b.allocateLater(sim.Granule))
 	}
 	b.waiting(requests)
 	close(b.gate.open)
-	for range requests {
-		all = append(all, <-blocks)
-	}
-	b.free(append(all, <-first)...)
+	b.want(all...)
 	if grown := b.Stats().OwnPool.Growths; grown.Count > 4 {
 		t.Errorf("the pool has grown %d times, by %d pages in all", grown.Count, grown.Bytes/sim.Granule)
 	}
 	if waiting := b.arenas.ahead.waiting.Load(); waiting != 0 {
 		t.Errorf("%d pages are waited for at the end", waiting)
 	}
+}
+
+// While the driver maps memory for a large request, another stream grows. Whether the books agree cannot be said then.
+func TestNoRequestWaitsForALargeGrowth(t *testing.T) {
+	for _, m := range []drivertest.Method{drivertest.MemCreate, drivertest.MemMap, drivertest.MemAccess} {
+		b := newAheadBench(t, 0)
+		large := b.stall(m, apartPages*sim.Granule)
+		b.wantMeanwhile(b.allocateLater(sim.Granule))
+		if drift, err := b.Drift(); drift.Known || err != nil {
+			t.Errorf("the drift while %s lasts: %+v, %v", m, drift, err)
+		}
+		must.Do(t, b.ReapPending(t.Context()), b.TrimPool(0))
+		close(b.gate.open)
+		b.want(large)
+		b.holds("at the end", apartPages)
+	}
+}
+
+// A request is not refused while memory is on its way that may come free: it waits until the large growth has
+// ended, which fails here.
+func TestARefusalWaitsForLargeGrowths(t *testing.T) {
+	b := newAheadBench(t, (apartPages+4)*sim.Granule)
+	large := b.stall(drivertest.MemAccess, apartPages*sim.Granule)
+	b.drv.FailMethod(drivertest.MemAccess, 1, driver.OutOfMemory)
+	other := b.allocateLater(growth * sim.Granule)
+	for held := 0; held < 10_000 && len(other) == 0; held++ { // until the request is refused, or waits with growing locked
+		if b.arenas.growing.TryLock() {
+			b.arenas.unlockGrowing()
+			held = 0
+		}
+		runtime.Gosched()
+	}
+	close(b.gate.open)
+	got := <-other
+	must.Do(t, got.error)
+	expect.Error(t, (<-large).error, core.ErrOutOfMemory)
+	b.free(got.BlockID)
+	b.want(b.allocateLater((apartPages + 4) * sim.Granule))
+}
+
+// What is freed meanwhile serves a request that would be refused but for the large growth.
+func TestWhatIsFreedServesARequestThatWaitsForALargeGrowth(t *testing.T) {
+	b := newAheadBench(t, (apartPages+1)*sim.Granule)
+	freed := b.allocate(b.lease(), sim.Granule)
+	large := b.stall(drivertest.MemMap, apartPages*sim.Granule)
+	other := b.allocateLater(sim.Granule)
+	b.free(freed)
+	b.wantMeanwhile(other)
+	close(b.gate.open)
+	b.want(large)
+}
+
+// A large growth that fails at any call of the driver's loses nothing.
+func TestALargeGrowthThatFailsLosesNothing(t *testing.T) {
+	const large = apartPages + 3
+	for method, calls := range map[drivertest.Method]uint64{drivertest.MemCreate: large, drivertest.MemMap: large, drivertest.MemAccess: 2} {
+		for k := range calls {
+			b := newAheadBench(t, 0)
+			l := b.lease()
+			b.drv.FailMethod(method, k+1, driver.Unknown)
+			_, err := b.Allocate(t.Context(), core.Request{Bytes: large * sim.Granule, Stream: l.ID()})
+			if failed, ok := errors.AsType[*core.DriverError](err); !ok || failed.Code != driver.Unknown {
+				t.Errorf("call %d of %s: %v", k+1, method, err)
+			}
+			b.holds("after a failure", 0)
+			b.drv.FailMethod(method, k+1, driver.OutOfMemory) // for which the request tries again
+			b.free(b.allocate(l, large*sim.Granule))
+			b.holds("at the end", large)
+		}
+	}
+}
+
+// Large and small growths, trims, readings and failures at a time: at the end nothing is lost.
+func TestLargeAndSmallGrowthsLoseNothing(t *testing.T) {
+	const workers, limit = 8, 3*apartPages + 8
+	maps := []drivertest.Method{drivertest.MemCreate, drivertest.MemMap, drivertest.MemAccess, drivertest.MemUnmap, drivertest.MemRelease}
+	b := newAheadBench(t, limit*sim.Granule)
+	var group sync.WaitGroup
+	b.arenas.ahead.start = func(f func() error) {
+		group.Go(func() { _ = b.withMemory("test", f) })
+	}
+	for w := range workers {
+		l := b.lease()
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(w), 33))
+			for range 60 {
+				pages := 1 + random.Uint64N(3)
+				if random.IntN(3) == 0 {
+					pages = apartPages + random.Uint64N(4)
+				}
+				block, err := b.Allocate(b.Context(), core.Request{Bytes: pages * sim.Granule, Stream: l.ID()})
+				if err == nil {
+					_, err = b.Deallocate(b.Context(), block.ID)
+					expect.Success(t, err)
+				}
+				switch random.IntN(8) {
+				case 0:
+					_ = b.TrimPool(random.Uint64N(limit) * sim.Granule)
+				case 1:
+					b.drv.FailMethod(maps[random.IntN(len(maps))], 1+random.Uint64N(20), driver.OutOfMemory)
+				case 2:
+					if drift, err := b.Drift(); err == nil && drift.Bytes != 0 { // it may meet a failure
+						t.Errorf("the drift is %+v, %v", drift, err)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	b.drv.Clear()
+	must.Do(t, b.ReapPending(t.Context()), b.TrimPool(0))
+	b.holds("at the end", 0)
 }
 
 func TestATrimEndsWhatIsMappedAhead(t *testing.T) {

@@ -33,9 +33,9 @@ import (
 //     little, less is missing beside pages that the stream waits for, as in 2.
 //
 // The first is made by take, under the stream's lock. The others are makeRoom's (makeroom.go). Remaps and
-// growth come one at a time, under growing; steals one at a time, under moving, also while the driver maps or
-// unmaps memory for another stream. Before a request is refused all is tried once more under both, so that no
-// page is on its way from one arena to another. Nothing waits for the device, no two streams are locked at
+// growth come one at a time, under growing, but for the driver's calls of a large growth; steals one at a time, under moving, also while the driver maps or
+// unmaps memory for another stream. Before a request is refused all is tried once more under both, and when no large
+// growth is under way, so that no page is on its way to an arena. Nothing waits for the device, no two streams are locked at
 // a time, and no memory is mapped under the lock of a stream or an arena.
 type arenas struct {
 	store      *pages.Store
@@ -53,6 +53,10 @@ type arenas struct {
 	growing sync.Mutex
 	// unlocked has room for one, and holds one when growing was unlocked since a request that waits looked.
 	unlocked chan struct{}
+	// apart is how many large growths call the driver without growing, under which they begin. landed has room
+	// for one, and holds one when another has ended since.
+	apart  atomic.Int64
+	landed chan struct{}
 	// moving is held, under growing or without, while pages pass from one arena to another, except for
 	// a takeover.
 	moving sync.Mutex
@@ -102,7 +106,7 @@ func newArenas(drv driver.Driver, page, addresses, limit uint64) (*arenas, error
 		return nil, err
 	}
 	store.SetLimit(limit)
-	m := &arenas{store: store, page: page, base: store.Base(), owners: make([]atomic.Pointer[arena], addresses/page), oracle: driver.OracleOf(drv), unlocked: make(chan struct{}, 1)}
+	m := &arenas{store: store, page: page, base: store.Base(), owners: make([]atomic.Pointer[arena], addresses/page), oracle: driver.OracleOf(drv), unlocked: make(chan struct{}, 1), landed: make(chan struct{}, 1)}
 	m.all.Store(&[]*arena{})
 	return m, nil
 }
@@ -245,9 +249,11 @@ func (m *arenas) reap() error {
 		if !m.closed {
 			looked = m.look()
 		}
-		m.moving.Lock()
-		m.forgetEmpty()
-		m.moving.Unlock()
+		if m.apart.Load() == 0 { // no page is on its way to an arena
+			m.moving.Lock()
+			m.forgetEmpty()
+			m.moving.Unlock()
+		}
 		m.unlockGrowing()
 	}
 	err := m.store.Reap()
@@ -255,7 +261,7 @@ func (m *arenas) reap() error {
 }
 
 // forgetEmpty drops the arenas of streams that were given up and that have no memory any
-// more; growing and moving are held, so no run of theirs is on its way back.
+// more; growing and moving are held, and no large growth is under way, so no run is on its way to them.
 func (m *arenas) forgetEmpty() {
 	var empty []*arena
 	for _, l := range *m.all.Load() {
@@ -295,9 +301,9 @@ func (m *arenas) trim(keep uint64) error {
 
 // giveBack counts what f gives back to the device; growing is held.
 func (m *arenas) giveBack(f func() error) error {
-	start, before := time.Now(), m.store.Held()
+	start, before := time.Now(), m.store.Released()
 	err := f()
-	if given := before - m.store.Held(); given > 0 {
+	if given := m.store.Released() - before; given > 0 {
 		m.count(func(moves *core.OwnPoolStats) { moves.Trims.Note(given, time.Since(start)) })
 	}
 	return err
@@ -336,7 +342,7 @@ func (m *arenas) trimIdle(now time.Time) error {
 // findSurplus computes the pages that were not used since the last look; growing is held.
 func (m *arenas) findSurplus() {
 	_ = m.store.Reap() // what the driver refused to unmap before
-	spare := m.spare()
+	spare := m.store.Spare()
 	m.idle.spare, m.idle.seen = min(spare, m.idle.seen), spare
 	m.idle.under = m.idle.spare > 0
 	for _, l := range *m.all.Load() {
@@ -420,7 +426,7 @@ func (m *arenas) drift() (bytes int64, ok bool) {
 		return 0, false
 	}
 	defer m.unlockGrowing()
-	if !m.moving.TryLock() {
+	if m.apart.Load() > 0 || !m.moving.TryLock() {
 		return 0, false
 	}
 	defer m.moving.Unlock()

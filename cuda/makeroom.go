@@ -35,27 +35,85 @@ func (m *arenas) makeRoom(s *stream, bytes uint64, err error) error {
 	if done, err := m.lockToGrow(s, bytes); done || err != nil {
 		return err
 	}
-	defer m.unlockGrowing()
-	_ = m.fillAhead()
-	if done, err := m.findRoom(s, bytes); done || err != nil { // pages were mapped meanwhile
+	g := grower{arenas: m, s: s, bytes: bytes, hasGrowing: true}
+	defer g.unlock()
+	return g.makeRoom()
+}
+
+// grower is a request that has growing, and which of the locks it holds.
+type grower struct {
+	*arenas
+	s     *stream
+	bytes uint64
+	// start is when it was begun to look for pages.
+	start time.Time
+	// alone: no page is in another's hands.
+	alone                 bool
+	hasGrowing, hasMoving bool
+}
+
+func (g *grower) unlock() {
+	if g.hasMoving {
+		g.moving.Unlock()
+	}
+	if g.hasGrowing {
+		g.unlockGrowing()
+	}
+}
+
+func (g *grower) lockMoving() {
+	g.moving.Lock()
+	g.hasMoving = true
+}
+
+func (g *grower) unlockMoving() {
+	g.hasMoving = false
+	g.moving.Unlock()
+}
+
+func (g *grower) makeRoom() error {
+	_ = g.fillAhead()
+	if done, err := g.findRoom(g.s, g.bytes); done || err != nil { // pages were mapped meanwhile
 		return err
 	}
-	start := time.Now()
-	_ = m.look()       // who needs the streams is told
-	_ = m.store.Reap() // what the driver refused to unmap before
-	m.moving.Lock()
-	defer m.moving.Unlock()
-	for _, alone := range []bool{false, true} {
-		for _, attempt := range []func(*stream, uint64, time.Time, bool) error{m.moveOrGrow, m.growBeside} {
-			if err = attempt(s, bytes, start, alone); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
+	g.start = time.Now()
+	_ = g.look()       // who needs the streams is told
+	_ = g.store.Reap() // what the driver refused to unmap before
+	g.lockMoving()
+	var err error
+	for _, g.alone = range []bool{false, true} {
+		if g.alone {
+			if done, err := g.awaitApart(); done || err != nil {
+				return err
+			}
+		}
+		for _, attempt := range []func() error{g.moveOrGrow, g.growBeside} {
+			if err = attempt(); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
 				return err
 			}
 		}
 	}
-	return m.explain(bytes, err)
+	return g.explain(g.bytes, err)
 }
 
-// lookWhileWaiting is how often a request that waits for growing looks whether others have freed what it needs.
+// awaitApart waits for the large growths that are under way, unless what others free meanwhile serves the request. None
+// begins, since growing is held.
+func (g *grower) awaitApart() (done bool, err error) {
+	g.unlockMoving()
+	defer g.lockMoving()
+	look := time.NewTicker(lookWhileWaiting)
+	defer look.Stop()
+	for g.apart.Load() > 0 && !done && err == nil {
+		select {
+		case <-g.landed:
+		case <-look.C:
+		}
+		done, err = g.findRoom(g.s, g.bytes)
+	}
+	return done, err
+}
+
+// lookWhileWaiting is how often a request that waits for another's growth looks whether others have freed what it needs.
 const lookWhileWaiting = time.Millisecond
 
 // lockToGrow locks growing, unless meanwhile what others map or free serves the request.
@@ -74,7 +132,7 @@ func (m *arenas) lockToGrow(s *stream, bytes uint64) (done bool, err error) {
 		case <-look.C:
 		}
 		if done, err := m.findRoom(s, bytes); done || err != nil {
-			m.wakeNext()
+			wake(m.unlocked) // another may wait
 			return done, err
 		}
 	}
@@ -84,14 +142,13 @@ func (m *arenas) lockToGrow(s *stream, bytes uint64) (done bool, err error) {
 // unlockGrowing is how each holder of growing unlocks it.
 func (m *arenas) unlockGrowing() {
 	m.growing.Unlock()
-	m.wakeNext()
+	wake(m.unlocked)
 }
 
-// wakeNext wakes a request that waits for growing, or the next one to wait: that one looks in vain, or wakes
-// another in turn.
-func (m *arenas) wakeNext() {
+// wake wakes one that waits, or the next one to wait, which then looks in vain.
+func wake(waits chan<- struct{}) {
 	select {
-	case m.unlocked <- struct{}{}:
+	case waits <- struct{}{}:
 	default:
 	}
 }
@@ -122,17 +179,17 @@ func (m *arenas) settleOwn(s *stream) {
 
 // growBeside maps less than moveOrGrow: what is missing beside pages that s waits for. It
 // waits for none unless there is enough.
-func (m *arenas) growBeside(s *stream, bytes uint64, start time.Time, alone bool) error {
-	from := slices.Clone(*m.all.Load())
+func (g *grower) growBeside() error {
+	from := slices.Clone(*g.all.Load())
 	for {
-		r, found := pages.BestRow(m.parts(s, from, true, true), m.aligned(bytes), m.page)
+		r, found := pages.BestRow(g.parts(g.s, from, true, true), g.aligned(g.bytes), g.page)
 		if !found {
 			return errNoRow
 		}
-		if err := m.fillHole(s, r, start, alone); err != nil {
+		if err := g.fillHole(r); err != nil {
 			return err
 		}
-		refused, err := m.takeParts(s, from, r)
+		refused, err := g.takeParts(g.s, from, r)
 		if err != nil || refused < 0 {
 			return err
 		}
@@ -384,49 +441,95 @@ func (l *arena) cutRow(ptr, bytes uint64) (r run, ok bool) {
 }
 
 // moveOrGrow maps spare pages where free memory of s lacks the fewest, and takes from the
-// device what is missing. start is when it was begun to look for them.
-func (m *arenas) moveOrGrow(s *stream, bytes uint64, start time.Time, alone bool) error {
-	r, found, err := m.join(s, bytes, true)
+// device what is missing.
+func (g *grower) moveOrGrow() error {
+	r, found, err := g.join(g.s, g.bytes, true)
 	if err != nil {
 		return err
 	}
 	if !found {
 		return errNoRow
 	}
-	return m.fillHole(s, r, start, alone)
+	if hole := holeOf(r); hole >= 0 && !g.alone && r[hole].Bytes >= apartPages*g.page {
+		return g.growApart(r, r[hole])
+	}
+	return g.fillHole(r)
 }
 
-// fillHole maps pages in the hole of a row, if it has one: not if the look has found that the
-// device had come to what was missing. Others may move pages while the driver works, unless it is
-// done alone: before a request is refused no page is in another's hands.
-func (m *arenas) fillHole(s *stream, r pages.Row, start time.Time, alone bool) error {
-	hole := slices.IndexFunc(r, func(p pages.Part) bool { return p.Kind == pages.Hole })
+// holeOf is which part of a row is a hole, -1 if none is: if the look has found that the device had come to
+// what was missing.
+func holeOf(r pages.Row) int {
+	return slices.IndexFunc(r, func(p pages.Part) bool { return p.Kind == pages.Hole })
+}
+
+// apartPages is from how many pages on a growth is large: no other waits while the driver maps them.
+const apartPages = 16
+
+// growApart is fillHole for a large hole. The driver maps it while neither growing nor moving is held, nor are
+// they afterwards if that goes well.
+func (g *grower) growApart(r pages.Row, hole pages.Part) error {
+	g.unlockMoving()
+	defer func() {
+		if g.hasGrowing {
+			g.lockMoving()
+		}
+	}()
+	if err := g.collect(hole.Bytes, r[0].Ptr, r[len(r)-1].End()); err != nil {
+		return err
+	}
+	fill, err := g.store.Reserve(hole.Ptr, hole.Bytes)
+	if err != nil {
+		return err
+	}
+	if err = g.fly(hole, fill); err != nil {
+		g.growing.Lock()
+		g.hasGrowing = true
+	}
+	return err
+}
+
+// fly calls the driver for a large growth.
+func (g *grower) fly(hole pages.Part, fill func() (uint64, error)) error {
+	g.apart.Add(1)
+	defer func() {
+		g.apart.Add(-1)
+		wake(g.landed)
+	}()
+	g.hasGrowing = false
+	g.unlockGrowing()
+	return g.enter(g.s.arena, hole.Ptr, hole.Bytes, time.Since(g.start), fill)
+}
+
+// fillHole maps pages in the hole of a row, if it has one. Others may move pages while the driver works, unless it
+// is done alone: before a request is refused no page is in another's hands.
+func (g *grower) fillHole(r pages.Row) error {
+	hole := holeOf(r)
 	if hole < 0 {
 		return nil
 	}
-	if !alone {
-		m.moving.Unlock()
-		defer m.moving.Lock()
+	if !g.alone {
+		g.unlockMoving()
+		defer g.lockMoving()
 	}
 	ptr, bytes := r[hole].Ptr, r[hole].Bytes
-	if err := m.collect(bytes, r[0].Ptr, r[len(r)-1].End()); err != nil {
+	if err := g.collect(bytes, r[0].Ptr, r[len(r)-1].End()); err != nil {
 		return err
 	}
-	collected := time.Since(start)
+	collected := time.Since(g.start)
 	most := bytes
-	if m.spare() < bytes {
-		most = max(bytes, min(m.ahead.growBy(start, bytes/m.page, m.store.Held()/m.page)*m.page, m.room(ptr)))
+	if g.store.Spare() < bytes {
+		most = max(bytes, min(g.ahead.growBy(g.start, bytes/g.page, g.store.Held()/g.page)*g.page, g.room(ptr)))
 	}
-	if m.ahead.start != nil {
-		err := m.fill(s.arena, ptr, bytes, collected)
+	if g.ahead.start != nil {
+		err := g.fill(g.s.arena, ptr, bytes, collected)
 		if err == nil && most > bytes {
-			m.mapAhead(s.arena, ptr+bytes, most-bytes)
+			g.mapAhead(g.s.arena, ptr+bytes, most-bytes)
 		}
 		return err
 	}
-	err := m.fill(s.arena, ptr, most, collected)
+	err := g.fill(g.s.arena, ptr, most, collected)
 	if errors.Is(err, core.ErrOutOfMemory) && most > bytes {
-		err = m.fill(s.arena, ptr, bytes, collected)
+		err = g.fill(g.s.arena, ptr, bytes, collected)
 	}
 	return err
 }
@@ -434,17 +537,26 @@ func (m *arenas) fillHole(s *stream, r pages.Row, start time.Time, alone bool) e
 // fill maps pages in a hole for an arena: spare ones, which it took so long to collect, and what is
 // missing from the device.
 func (m *arenas) fill(l *arena, ptr, bytes uint64, collected time.Duration) error {
-	start, before, spare := time.Now(), m.store.Held(), m.spare()
-	if err := m.mapFor(l, ptr, bytes); err != nil {
+	return m.enter(l, ptr, bytes, collected, func() (uint64, error) { return m.store.Map(ptr, bytes) })
+}
+
+// enter gives an arena the pages that are mapped by a call, which says how many bytes of them the device was asked for.
+// They were never used, or the device has passed the work that used them: any stream may have them.
+func (m *arenas) enter(l *arena, ptr, bytes uint64, collected time.Duration, fill func() (created uint64, err error)) error {
+	start := time.Now()
+	grown, err := fill()
+	if err != nil {
 		return err
 	}
-	grown, moved, took := m.store.Held()-before, min(spare, bytes), time.Since(start)
+	r, took := run{ptr: ptr, bytes: bytes}, time.Since(start)
+	m.own(r, l)
+	l.add(r, 0)
 	m.count(func(moves *core.OwnPoolStats) {
 		if grown > 0 {
 			moves.Growths.Note(grown, took)
 			took = 0
 		}
-		if moved > 0 {
+		if moved := bytes - grown; moved > 0 {
 			moves.Remaps.Note(moved, took+collected)
 		}
 	})
@@ -466,7 +578,7 @@ func (m *arenas) room(at uint64) uint64 {
 func (m *arenas) collect(bytes, from, to uint64) error {
 	from, to = from/m.page*m.page, m.wholePages(to)
 	for _, l := range *m.all.Load() {
-		spare := m.spare()
+		spare := m.store.Spare()
 		if spare >= bytes {
 			break
 		}
@@ -511,21 +623,6 @@ func (l *arena) cutIdle(bytes, from, to uint64) (runs []run) {
 		bytes -= r.bytes
 	}
 	return runs
-}
-
-// spare is what is held and mapped nowhere.
-func (m *arenas) spare() uint64 { return m.store.Held() - m.store.Mapped() }
-
-// mapFor maps pages for an arena. They were never used, or the device has passed the work that used
-// them: any stream may have them.
-func (m *arenas) mapFor(l *arena, ptr, bytes uint64) error {
-	err := m.store.Map(ptr, bytes)
-	if err == nil {
-		r := run{ptr: ptr, bytes: bytes}
-		m.own(r, l)
-		l.add(r, 0)
-	}
-	return err
 }
 
 func (m *arenas) wholePages(bytes uint64) uint64 {

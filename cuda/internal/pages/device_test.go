@@ -61,7 +61,8 @@ func mapLowest(s *Store, bytes uint64) (ptr, n uint64, err error) {
 	if ptr == 0 {
 		return 0, 0, fmt.Errorf("%w: no addresses for %d bytes", core.ErrOutOfMemory, bytes)
 	}
-	return ptr, bytes, s.Map(ptr, bytes)
+	_, err = s.Map(ptr, bytes)
+	return ptr, bytes, err
 }
 
 // left is what the device still has of its users: handles, mappings, and bytes of addresses.

@@ -48,7 +48,7 @@ func (m *machine) Map(t *rapid.T) {
 	held := max(m.held, m.mapped()+n)
 	fits := hole && held <= modelCapacity && (held == m.held || m.limit == 0 || held <= m.limit)
 	ptr, bytes := base+uint64(first)*granule, uint64(n)*granule
-	err := m.s.Map(ptr, bytes)
+	_, err := m.s.Map(ptr, bytes)
 	if wrong := (err == nil) != fits || err != nil && errors.Is(err, core.ErrOutOfMemory) != hole; wrong && (!m.faulty || !hole) {
 		t.Fatalf("%d pages at %d: %v; should fit: %v", n, first, err, fits)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// gather takes pages for some places out of the spare ones and those that it has the device give,
-// and the places; it returns how many those are. It takes none of the spare pages while the device is being asked: a
+// gather takes pages for some places, which are no hole, out of the spare ones and those that it has the device
+// give; it returns how many those are. After an error the places are a hole again. It takes none of the spare pages while the device is being asked: a
 // Map that fails there keeps nothing from another.
 func (s *Store) gather(at span) (run, uint64, error) {
 	var fresh []driver.MemHandle
@@ -23,7 +23,7 @@ func (s *Store) gather(at span) (run, uint64, error) {
 		switch {
 		case err != nil:
 			s.mu.Lock()
-			s.spare = append(s.spare, fresh...)
+			s.vacate(run{at, fresh})
 			s.mu.Unlock()
 			return run{}, 0, s.withUndo(err, s.shed(uint64(len(fresh)), 0))
 		case missing == 0:
@@ -32,17 +32,13 @@ func (s *Store) gather(at span) (run, uint64, error) {
 	}
 }
 
-// place takes pages and their places out of the books, or says how many are missing: then
+// place takes pages for some places out of the books, or says how many are missing: then
 // those are counted as coming.
 func (s *Store) place(at span, fresh []driver.MemHandle) (r run, missing uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return run{}, 0, fmt.Errorf("mapping pages: the store is %w", core.ErrClosed)
-	}
-	hole, ok := s.holes.find(at)
-	if !ok {
-		return run{}, 0, s.noHole(s.addr(at.first), at.n*s.page)
 	}
 	if have := uint64(len(s.spare) + len(fresh)); have < at.n {
 		missing = at.n - have
@@ -54,7 +50,6 @@ func (s *Store) place(at span, fresh []driver.MemHandle) (r run, missing uint64,
 	}
 	kept := len(s.spare) - (int(at.n) - len(fresh))
 	r = run{at, slices.Concat(s.spare[kept:], fresh)}
-	s.holes.cut(hole, at)
 	s.spare = s.spare[:kept]
 	return r, 0, nil
 }
@@ -83,15 +78,25 @@ func (s *Store) create(missing uint64, fresh []driver.MemHandle) ([]driver.MemHa
 	return fresh, err
 }
 
+// pagesAtOnce is how many pages the device is let at by one call, which takes a time for each: calls of others come in
+// between.
+const pagesAtOnce = 16
+
 // putIn maps a run. It returns how many pages of it are mapped.
 func (s *Store) putIn(r run) (done int, err error) {
-	for i, h := range r.handles {
-		at := s.addr(r.first + uint64(i))
-		if err := s.call(func() error { return s.drv.MemMap(at, s.page, h) }); err != nil {
-			return i, err
+	for handles := range slices.Chunk(r.handles, pagesAtOnce) {
+		first := s.addr(r.first + uint64(done))
+		for i, h := range handles {
+			if err := s.call(func() error { return s.drv.MemMap(first+uint64(i)*s.page, s.page, h) }); err != nil {
+				return done, err
+			}
+			done++
+		}
+		if err := s.call(func() error { return s.drv.MemAccess(first, uint64(len(handles))*s.page) }); err != nil {
+			return done, err
 		}
 	}
-	return len(r.handles), s.call(func() error { return s.drv.MemAccess(s.addr(r.first), r.n*s.page) })
+	return done, nil
 }
 
 // enter gives a run that is mapped to the caller of Map.
@@ -194,6 +199,7 @@ func (s *Store) shed(most, keep uint64) (first error) {
 		s.leaving--
 		if err == nil {
 			s.held--
+			s.released++
 		}
 		s.mu.Unlock()
 		if err != nil {

@@ -46,7 +46,9 @@ type Store struct {
 	// it, coming what the device is being asked for, and leaving what it is being given back; in
 	// pages.
 	held, high, mapped, coming, leaving uint64
-	closed, unreserved                  bool
+	// released is how many pages were given back to the device since the beginning.
+	released           uint64
+	closed, unreserved bool
 }
 
 // New reserves so many bytes of addresses, a multiple of page, for pages of so many bytes, a multiple of the
@@ -82,24 +84,45 @@ func (s *Store) Holes(yield func(ptr, bytes uint64) bool) {
 	}
 }
 
-// Map maps whole pages in a hole. It uses spare pages, and takes from the device what is missing. An
-// error for want of the device's memory or of the limit matches [core.ErrOutOfMemory] and says
+// Map maps whole pages in a hole. It uses spare pages, and takes from the device what is missing: so many
+// bytes are created. An error for want of the device's memory or of the limit matches [core.ErrOutOfMemory] and says
 // which. After an error nothing is mapped, and what the device gave is given back; what the
 // driver refuses to take down is kept for Reap, and what it refuses to take back is spare.
-func (s *Store) Map(ptr, bytes uint64) error {
+func (s *Store) Map(ptr, bytes uint64) (created uint64, err error) {
+	fill, err := s.Reserve(ptr, bytes)
+	if err != nil {
+		return 0, err
+	}
+	return fill()
+}
+
+// Reserve is the part of Map that calls no driver: what it names is no hole any more. It returns the rest, which
+// must be called once.
+func (s *Store) Reserve(ptr, bytes uint64) (fill func() (created uint64, err error), err error) {
 	at, ok := s.span(ptr, bytes)
 	if !ok {
-		return s.noHole(ptr, bytes)
+		return nil, s.noHole(ptr, bytes)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hole, ok := s.holes.find(at)
+	if !ok {
+		return nil, s.noHole(ptr, bytes)
+	}
+	s.holes.cut(hole, at)
+	return func() (uint64, error) { return s.fill(at) }, nil
+}
+
+func (s *Store) fill(at span) (created uint64, err error) {
 	r, created, err := s.gather(at)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if done, err := s.putIn(r); err != nil {
-		return s.withUndo(err, s.undo(r, done, created))
+		return 0, s.withUndo(err, s.undo(r, done, created))
 	}
 	s.enter(r)
-	return nil
+	return created * s.page, nil
 }
 
 // Unmap makes mapped pages spare. The device must be done with them: the call waits for
@@ -156,6 +179,20 @@ func (s *Store) Mapped() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mapped * s.page
+}
+
+// Spare is how many bytes are held, and are mapped nowhere nor on their way. It does not block.
+func (s *Store) Spare() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return uint64(len(s.spare)) * s.page
+}
+
+// Released is how many bytes were given back to the device since the beginning. It does not block.
+func (s *Store) Released() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.released * s.page
 }
 
 // AddTo adds what is held, and the highest value of it, as Reserved and ReservedHigh. It does not

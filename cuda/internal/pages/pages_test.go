@@ -80,13 +80,57 @@ func TestWantIsSaidToBeOfMemoryOrLimit(t *testing.T) {
 	refuse(1, "")
 }
 
+// What is reserved is no hole for others, and is one again if it cannot be filled.
+func TestWhatIsReservedIsNoHole(t *testing.T) {
+	s, faults, d := newStore(t, 8, 4)
+	fill, err := s.Reserve(base, 3*granule)
+	must(t, err)
+	for ptr, bytes := range s.Holes {
+		if ptr != base+3*granule || bytes != granule {
+			t.Errorf("%d bytes at %#x are a hole", bytes, ptr)
+		}
+	}
+	_, err = s.Map(base+2*granule, granule)
+	if wrong, ok := errors.AsType[*core.DriverError](err); !ok || wrong.Code != driver.InvalidValue {
+		t.Errorf("mapped where it is reserved: %v", err)
+	}
+	faults.FailMethod(drivertest.MemMap, 2, driver.OutOfMemory)
+	_, err = fill()
+	expect.Error(t, err, core.ErrOutOfMemory)
+	check(t, s, d)
+	mustMap(t, s, d, 4)
+}
+
+// The device is let at many pages in steps, and a step that fails leaves nothing of those before it.
+func TestManyPagesAreMappedInSteps(t *testing.T) {
+	const pages = 2*pagesAtOnce + 1
+	for step := uint64(1); step <= 3; step++ {
+		s, faults, d := newStore(t, pages, pages)
+		faults.FailMethod(drivertest.MemAccess, step, driver.OutOfMemory)
+		_, _, err := mapLowest(s, pages*granule)
+		expect.Error(t, err, core.ErrOutOfMemory)
+		if s.Held() != 0 || s.Mapped() != 0 || s.Released() != pages*granule {
+			t.Errorf("step %d: %d bytes are held, %d mapped, %d released", step, s.Held(), s.Mapped(), s.Released())
+		}
+		check(t, s, d)
+		mustMap(t, s, d, pages)
+		if calls := faults.Calls(drivertest.MemAccess); calls != step+3 {
+			t.Errorf("step %d: %d calls", step, calls)
+		}
+	}
+}
+
 func TestPagesAreMappedOnlyInAHole(t *testing.T) {
 	s, faults, d := newStore(t, 8, 8)
-	must(t, s.Map(base+2*granule, 2*granule), s.Map(base+5*granule, 3*granule), s.Map(base, granule))
+	for _, at := range []struct{ place, pages uint64 }{{2, 2}, {5, 3}, {0, 1}} {
+		if created, err := s.Map(base+at.place*granule, at.pages*granule); created != at.pages*granule || err != nil {
+			t.Fatalf("%d pages at %d: %d bytes are created, %v", at.pages, at.place, created, err)
+		}
+	}
 	for _, at := range []struct{ ptr, bytes uint64 }{{base, granule}, {base + granule, 2 * granule}, {base + 4*granule, 2 * granule}, {base + granule, 0},
 		{base + granule, granule / 2}, {base + granule + 1, granule}, {base + 8*granule, granule}, {base - granule, granule}, {base + granule, math.MaxUint64 - granule + 1}} {
 		var wrong *core.DriverError
-		if err := s.Map(at.ptr, at.bytes); !errors.As(err, &wrong) || wrong.Code != driver.InvalidValue {
+		if _, err := s.Map(at.ptr, at.bytes); !errors.As(err, &wrong) || wrong.Code != driver.InvalidValue {
 			t.Errorf("%d bytes at %#x: %v", at.bytes, at.ptr, err)
 		}
 	}

@@ -86,6 +86,29 @@ func TestALockKeepsOthersOutAndTryLockDoesNotWait(t *testing.T) {
 	}
 }
 
+func TestAGoroutineThatPollsForALockComesToAnEnd(t *testing.T) {
+	var mu *Mutex
+	var tries [mostTries + 2]int
+	test := Test{Preemptions: 1, Check: func() error { return nil }}
+	test.Prepare = func() []func() {
+		mu = new(Mutex)
+		return []func(){
+			func() { mu.Lock(); defer mu.Unlock(); Do(Access{new(Object), true}) },
+			func() {
+				n := 0
+				for !mu.TryLock() {
+					n++
+				}
+				mu.Unlock()
+				tries[n]++
+			},
+		}
+	}
+	if _, err := Explore(test); err != nil || tries[0] == 0 || tries[mostTries] == 0 {
+		t.Errorf("%v; how often after so many tries in vain: %v", err, tries)
+	}
+}
+
 func TestACountBelowZeroAPanicAndALivelockAreFaults(t *testing.T) {
 	for name, body := range map[string]func(*Int64){
 		"count": func(x *Int64) { x.Add(-1) },

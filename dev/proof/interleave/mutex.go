@@ -23,17 +23,29 @@ func (m *Mutex) Lock() {
 	m.held = true
 }
 
+// mostTries is how often in a row a goroutine tries for a lock in vain before its next try comes when that is free:
+// one that polls would not end otherwise.
+const mostTries = 3
+
 // TryLock is a step.
 func (m *Mutex) TryLock() bool {
+	if t := current; t != nil && t.tried == m && t.tries == mostTries {
+		m.Lock()
+		t.tried = nil
+		return true
+	}
 	m.object.step(true)
-	if current == nil {
+	switch t := current; {
+	case t == nil:
 		return m.real.TryLock()
+	case !m.held:
+		m.held, t.tried = true, nil
+		return true
+	case t.tried != m:
+		t.tried, t.tries = m, 0
 	}
-	if m.held {
-		return false
-	}
-	m.held = true
-	return true
+	current.tries++
+	return false
 }
 
 // Unlock is a step.

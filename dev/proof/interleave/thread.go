@@ -33,6 +33,9 @@ type thread struct {
 	ended  bool
 	// waits is the lock that its next step takes, nil if that is no lock.
 	waits *Mutex
+	// tried is the lock that it tried for last, so many times in vain.
+	tried *Mutex
+	tries int
 	// number stands for its steps so far and all before them; met counts the
 	// objects that it was the first to touch.
 	number, met uint64
