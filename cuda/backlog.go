@@ -57,21 +57,25 @@ func (b *captureBacklog) take() []backlogEnd {
 	return ends
 }
 
-// finishOrBacklog is finish. If the stream is capturing the launch stays announced
+// finishOrBacklog fences a launch. If the stream is capturing the launch stays announced
 // and its end goes into the backlog: nothing can be recorded behind it, and a
 // synchronisation would invalidate the capture. It does so for a while, too, if
 // the driver cannot tell whether the stream captures.
 func (r *tracker) finishOrBacklog(end backlogEnd) (backlogged bool, err error) {
-	switch err = end.launch.on.Recordable(); {
+	l := end.launch
+	switch err = l.on.Recordable(); {
 	case err == nil:
-		return false, r.finish(end.launch)
+		if err = l.point.Finish(&l.Intent); err == nil {
+			return false, nil
+		}
+		return false, r.synchronize(l, err)
 	case !errors.Is(err, fence.ErrCapturing):
 		if end.undecided++; end.undecided >= maxUndecided { // an event might go into a graph
-			return false, r.finishUnrecorded(end.launch, err)
+			return false, r.synchronize(l, err)
 		}
 	}
 	r.backlog.add(end)
-	return true, backlogError("FinishUse", end.launch.Stream, err)
+	return true, backlogError("FinishUse", l.Stream, err)
 }
 
 func backlogError(op string, id core.StreamID, cause error) error {

@@ -104,11 +104,6 @@ func (b *block) declared(access core.Access) driver.Declared {
 	return driver.Declared{Ptr: b.core.ID.Ptr, Bytes: max(b.core.Bytes, b.mapped), Access: access}
 }
 
-// tellEnd tells the oracle, which there is, that the launch enqueues no more.
-func (r *tracker) tellEnd(l *launch) {
-	r.oracle.LaunchEnds(l.on.Handle(), l.ID)
-}
-
 // suspectsOne looks the blocks of a launch up, without a lock, and reports whether the layer that watches it suspects one of
 // several. A single one is judged where the launch is announced on it.
 func (r *tracker) suspectsOne(l *launch) bool {
@@ -182,7 +177,7 @@ func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 	}
 	l := launchOf(in)
 	if r.oracle != nil {
-		r.tellEnd(l)
+		r.oracle.LaunchEnds(l.on.Handle(), l.ID)
 	}
 	if l.Trace != nil {
 		l.setSpans()
@@ -191,8 +186,8 @@ func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 		backlogged := false
 		if l.on.AsksDriver() {
 			backlogged, err = r.finishOrBacklog(backlogEnd{launch: l})
-		} else {
-			err = r.finish(l)
+		} else if err = l.point.Finish(&l.Intent); err != nil {
+			err = r.synchronize(l, err)
 		}
 		if backlogged {
 			return err
@@ -218,17 +213,8 @@ func (l *launch) count() {
 	}
 }
 
-// finish fences a launch, by synchronising its stream if the driver refuses to record
-// its event.
-func (r *tracker) finish(l *launch) error {
-	if cause := l.point.Finish(&l.Intent); cause != nil {
-		return r.finishUnrecorded(l, cause)
-	}
-	return nil
-}
-
-// finishUnrecorded is finish where the driver is not to be asked for cause.
-func (r *tracker) finishUnrecorded(l *launch, cause error) error {
+// synchronize fences a launch by synchronising its stream, because its event was not recorded.
+func (r *tracker) synchronize(l *launch, cause error) error {
 	return l.point.FinishUnrecorded(cause, func() {
 		for _, b := range l.blocks {
 			b.mu.Lock()
@@ -258,7 +244,7 @@ func (r *tracker) AbortUse(ctx context.Context, t core.Ticket) error {
 	}
 	l := launchOf(in)
 	if r.oracle != nil {
-		r.tellEnd(l)
+		r.oracle.LaunchEnds(l.on.Handle(), l.ID)
 	}
 	l.on.Counts().Aborts.Add(1)
 	l.point.Withdraw()

@@ -99,12 +99,24 @@ func (l *launchLog) snapshot() (launches []launchRecord, gone uint64) {
 func (l *launchLog) now() uint64  { return l.ticks.Load() }
 func (l *launchLog) tick() uint64 { return l.ticks.Add(1) }
 
-// add logs a launch whose work is enqueued.
+// add logs a launch whose work is enqueued, where it stays: what is copied once more costs more than the rest.
 func (l *launchLog) add(o *openLaunch, span core.SpanRef) {
 	s := l.shard(o.in.Stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.place(l).fill(o, span)
+	e, in := s.place(l), o.in
+	u := &e.use
+	u.LaunchID, u.Launch, u.Stream = in.ID, in.Launch, in.Stream
+	u.Span, u.Caller, u.Time, u.Access = span, o.caller, time.Time{}, 0
+	e.blocks = [4]core.Generation{}
+	in.FirstTags(&u.Tags)
+	for i := range in.Uses {
+		if i < len(e.blocks) {
+			e.blocks[i] = in.Uses[i].Block.Generation
+		}
+		u.Access = u.Access.Combine(in.Uses[i].Access)
+	}
+	e.at, e.began, e.done, e.readsOnly = o.at, o.began, 0, o.readsOnly
 }
 
 // addRecorded logs work that was enqueued without a launch.
@@ -124,22 +136,6 @@ func (s *launchShard) place(l *launchLog) *launchRecord {
 	s.gone = max(s.gone, place.ended)
 	place.ended = l.tick()
 	return place
-}
-
-// fill writes a launch where it stays: what is copied once more costs more than the rest.
-func (e *launchRecord) fill(o *openLaunch, span core.SpanRef) {
-	u, in := &e.use, o.in
-	u.LaunchID, u.Launch, u.Stream = in.ID, in.Launch, in.Stream
-	u.Span, u.Caller, u.Time, u.Access = span, o.caller, time.Time{}, 0
-	e.blocks = [4]core.Generation{}
-	in.FirstTags(&u.Tags)
-	for i := range in.Uses {
-		if i < len(e.blocks) {
-			e.blocks[i] = in.Uses[i].Block.Generation
-		}
-		u.Access = u.Access.Combine(in.Uses[i].Access)
-	}
-	e.at, e.began, e.done, e.readsOnly = o.at, o.began, 0, o.readsOnly
 }
 
 // completed notes that the device has done what ended on a stream up to a tick.

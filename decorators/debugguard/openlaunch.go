@@ -109,7 +109,7 @@ func (r *Resource) begin(in *core.Intent) *openLaunch {
 // in use from here on, so that a free waits. It says no to a block that must not be used.
 func (r watching) Announce(in *core.Intent, u *core.PreparedUse, of *path.Record) bool {
 	o, g := r.open(in), u.Block.Generation
-	rec := r.ledger.Known(of, g)
+	rec := r.ledger.At(of)
 	if rec == nil || !rec.Lock(g) {
 		return true // the upstream has judged
 	}
@@ -241,8 +241,12 @@ func (r *Resource) usable(use late) (*ledger.Record, error) {
 
 // Suspects reports, without the lock of a record, whether a block must not be used.
 func (r watching) Suspects(id core.BlockID, of *path.Record) bool {
-	rec := r.ledger.Known(of, id.Generation)
-	return rec != nil && !r.mayUse(rec, rec.IsLive(id.Generation), id.Ptr)
+	rec := r.ledger.At(of)
+	if rec == nil {
+		return false
+	}
+	known, live := rec.Peek(id.Generation)
+	return known && !r.mayUse(rec, live, id.Ptr)
 }
 
 // mayUse reports whether a block that is live or not may be used by a pointer; of one that is neither guarded nor live the

@@ -27,7 +27,7 @@ var plants = []plant{
 	{"it looks while the event is being recorded", "longer",
 		edit("internal/fence/deferred.go", "	p.mu.Lock() // not while it is being recorded\n	defer p.mu.Unlock()\n", "	if !planted() {\n		p.mu.Lock()\n		defer p.mu.Unlock()\n	}\n"), false},
 	{"it looks for others with the event after it has seen it deferred", "longest",
-		edit("internal/fence/deferred.go", "if shared {", "if !planted() && shared || planted() && p.refs.Load() > 1 {"), true},
+		edit("internal/fence/deferred.go", "if shared {", "if !planted() && shared || planted() && s.sharers() > 0 {"), true},
 	{"two make one deferred record", "pairs",
 		edit("internal/fence/deferred.go", "func (p *Point) recordDeferred() error {\n	p.mu.Lock()\n	defer p.mu.Unlock()\n", "func (p *Point) recordDeferred() error {\n	if !planted() {\n		p.mu.Lock()\n		defer p.mu.Unlock()\n	}\n"), false},
 	{"a launch does not look for its lease again", "adopted",

@@ -41,6 +41,8 @@ var survivors = map[string][]string{
 		"History.UsedOnlyOn: taken to fail: true",
 		"Point.holdDeferred: taken to hold: !p.IsDeferred()",
 		"Point.End: taken to hold: watched",
+		"Point.End: taken to hold: rest > 0",
+		"Point.watch: taken to hold: p.state.Load() == announced",
 		"Point.end: taken to hold: false",
 		"Plan.add: taken to fail: a.point.stream == s",
 		"Plan.releaseLater: taken to fail: n > 0 && plan.gone[n-1].point == p",

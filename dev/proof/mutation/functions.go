@@ -10,7 +10,7 @@ var functions = map[string][]string{
 	"internal/fence/access.go": {"Access.isBefore", "Access.covers"},
 	"internal/fence/clock.go":  {"clock.covers", "clock.raise", "clock.join", "clock.copyFrom"},
 	"internal/fence/history.go": {
-		"History.Announce", "History.AddRecorded", "History.prune", "History.covered", "History.UsedOnlyOn", "History.PlanFree", "History.Release",
+		"History.Announce", "History.AddRecorded", "History.prune", "History.covered", "History.UsedOnlyOn", "History.PlanFree", "History.Release", "History.ReleaseOn",
 		"History.Watch", "History.HasOpen",
 	},
 	"internal/fence/point.go": {

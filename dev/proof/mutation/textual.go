@@ -60,7 +60,7 @@ var textuals = []textual{
 	},
 	{
 		"internal/fence/stream.go", "Stream.wait", "allocations are not made ready before the wait",
-		"if err := s.Flush(); err != nil {", "if s.readyPoint != nil && s.readyPoint.refs.Load() > 1 && mutated() {\n } else if err := s.Flush(); err != nil {",
+		"if err := s.Flush(); err != nil {", "if s.readyPoint != nil && s.sharers() > 0 && mutated() {\n } else if err := s.Flush(); err != nil {",
 	},
 	{
 		"internal/fence/deferred.go", "Stream.placeReadyPoint", "the point counts as recorded",

@@ -25,10 +25,8 @@ func wordOf(g core.Generation, s core.BlockState) uint64 {
 // another one by now, or of none.
 func (rec *Record) Lock(g core.Generation) bool {
 	live := wordOf(g, core.Live) // most are, and not locked
-	return rec.word.CompareAndSwap(live, live|locked) || rec.lockOther(g)
+	return rec.word.CompareAndSwap(live, live|locked) || rec.swap(g, locked, 0)
 }
-
-func (rec *Record) lockOther(g core.Generation) bool { return rec.swap(g, locked, 0) }
 
 // LockGuarded locks the record of a guarded block, which is of that block for good.
 func (rec *Record) LockGuarded() { rec.Lock(rec.Generation()) }

@@ -77,14 +77,18 @@ func (p *Part) of(g core.Generation) *Record {
 	if p == nil {
 		return nil
 	}
-	rec := p.guarded.Load()
-	if rec == nil {
-		rec = &p.own
+	if rec := p.now(); rec.isOf(g) {
+		return rec
 	}
-	if !rec.isOf(g) {
-		return nil
+	return nil
+}
+
+// now is the record of whichever block it is.
+func (p *Part) now() *Record {
+	if rec := p.guarded.Load(); rec != nil {
+		return rec
 	}
-	return rec
+	return &p.own
 }
 
 // isOf reports whether the record is of generation g. It may be asked without the lock.

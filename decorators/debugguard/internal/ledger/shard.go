@@ -31,6 +31,15 @@ type Shard struct {
 // Known is the ledger's record of a block by the record that all layers share, nil if it has none.
 func (l *Ledger) Known(of *path.Record, g core.Generation) *Record { return l.part.Of(of).of(g) }
 
+// At is the record that the ledger has for the block of a record, of whatever generation that is now; nil if it keeps none there.
+func (l *Ledger) At(of *path.Record) *Record {
+	p := l.part.Of(of)
+	if p == nil {
+		return nil
+	}
+	return p.now()
+}
+
 // Get returns the record of a block, nil if there is none. It is not locked:
 // what it says is to be believed only if its generation still is the block's.
 func (l *Ledger) Get(id core.BlockID) *Record {
