@@ -107,7 +107,8 @@ func (r *Resource) begin(in *core.Intent) *openLaunch {
 
 // Announce adds the launch to the uses of a block, if the ledger has that. A guarded one counts as
 // in use from here on, so that a free waits. It says no to a block that must not be used.
-func (r watching) Announce(in *core.Intent, u *core.PreparedUse, of *path.Record) bool {
+func (w *watching) Announce(in *core.Intent, u *core.PreparedUse, of *path.Record) bool {
+	r := w.r
 	o, g := r.open(in), u.Block.Generation
 	rec := r.ledger.At(of)
 	if rec == nil || !rec.Lock(g) {
@@ -134,7 +135,7 @@ func (r *Resource) announceAll(in *core.Intent) bool {
 	in.WhileOpen(func() { r.open(in) }) // which a Seal may be asking for
 	for i := range in.Uses {
 		u := &in.Uses[i]
-		if !(watching{r}).Announce(in, u, r.records.Find(u.Block)) {
+		if !r.watches[0].Announce(in, u, r.records.Find(u.Block)) {
 			return false
 		}
 	}
@@ -143,7 +144,8 @@ func (r *Resource) announceAll(in *core.Intent) bool {
 
 // Withdraw forgets a launch that was refused when it was announced on some blocks, or aborted by a layer beneath in which
 // code of the user's has panicked.
-func (r watching) Withdraw(ctx context.Context, in *core.Intent) {
+func (w *watching) Withdraw(ctx context.Context, in *core.Intent) {
+	r := w.r
 	if o := r.launchOf(in); o != nil && !o.taken {
 		r.retract(o)
 		r.drop(ctx, o.known)
@@ -240,7 +242,8 @@ func (r *Resource) usable(use late) (*ledger.Record, error) {
 }
 
 // Suspects reports, without the lock of a record, whether a block must not be used.
-func (r watching) Suspects(id core.BlockID, of *path.Record) bool {
+func (w *watching) Suspects(id core.BlockID, of *path.Record) bool {
+	r := w.r
 	rec := r.ledger.At(of)
 	if rec == nil {
 		return false

@@ -42,9 +42,11 @@ type Resource struct {
 	// throttle bounds what bytes choose.
 	throttle throttle
 
-	ledger     *ledger.Ledger
-	accused    accusations
-	launches   launchLog
+	ledger   *ledger.Ledger
+	accused  accusations
+	launches launchLog
+	// watches hear of the launches that may write, and of those that only read.
+	watches    [2]watching
 	quarantine quarantine
 	// evicting is held while blocks leave quarantine, so that a goroutine
 	// that empties it knows that it is empty. The launch path only tries to lock it.
@@ -78,6 +80,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, err
 	}
 	r := &Resource{upstream: upstream, uses: path.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal(), opened: cfg.Advanced.Now()}
+	r.watches = [...]watching{{r: r}, {r: r, readsOnly: true}}
 	below := path.Over(upstream, true)
 	r.path = below.Extend(r, share{r})
 	records, part := path.Join[ledger.Part](below, upstream)

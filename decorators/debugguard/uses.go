@@ -63,24 +63,21 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	return t, nil
 }
 
-// watching is how the guard hears of the blocks of a launch, and watchingReads of one that only reads device memory.
-type (
-	watching      struct{ *Resource }
-	watchingReads struct{ watching }
-)
+// watching is how the guard hears of the blocks of a launch.
+type watching struct {
+	r         *Resource
+	readsOnly bool
+}
 
 func (r *Resource) watch(readsOnly bool) path.Watch {
 	if readsOnly {
-		return watchingReads{watching{r}}
+		return &r.watches[1]
 	}
-	return watching{r}
+	return &r.watches[0]
 }
 
-// ReadsOnly reports whether it is a watchingReads.
-func (watching) ReadsOnly() bool { return false }
-
-// ReadsOnly reports that it is.
-func (watchingReads) ReadsOnly() bool { return true }
+// ReadsOnly reports whether the launch only reads device memory.
+func (w *watching) ReadsOnly() bool { return w.readsOnly }
 
 // examine looks for what is wrong with a launch that is prepared, and takes it back if that is to be refused.
 func (r *Resource) examine(ctx context.Context, req *core.UseRequest, t core.Ticket, o *openLaunch) (_ core.Ticket, err error) {
