@@ -33,10 +33,11 @@ import (
 //     little, less is missing beside pages that the stream waits for, as in 2.
 //
 // The first is made by take, under the stream's lock. The others are makeRoom's (makeroom.go). Remaps and
-// growth come one at a time, under growing, but for the driver's calls of a large growth; steals one at a time, under moving, also while the driver maps or
-// unmaps memory for another stream. Before a request is refused all is tried once more under both, and when no large
-// growth is under way, so that no page is on its way to an arena. Nothing waits for the device, no two streams are locked at
-// a time, and no memory is mapped under the lock of a stream or an arena.
+// growth come one at a time, under growing, but for the driver's calls of a large growth; steals one at a
+// time, under moving, also while the driver maps or unmaps memory for another stream. Before a request is
+// refused all is tried once more under both, and when no large growth is under way, so that no page is on
+// its way to an arena. Nothing waits for the device, no two streams are locked at a time, and no memory is
+// mapped under the lock of a stream or an arena.
 type arenas struct {
 	store      *pages.Store
 	page, base uint64

@@ -273,7 +273,7 @@ func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeSt
 			return b.await(behind), nil
 		}
 		b.history.Release()
-		s.frees.bytes.noteAtOnce(b.core.Bytes)
+		s.frees.bytes.apart.Add(b.core.Bytes)
 		return waitsForNothing, nil
 	}
 	b.history.Release()

@@ -401,23 +401,16 @@ func (q *freeQueue) close() bool {
 type freeBytes struct {
 	queued, completed atomic.Uint64
 	// apart is the bytes of isolated blocks, which no later allocation can use in
-	// stream order, and over the own pool of blocks that other streams used. Outside they count
-	// as queued and completed at once, when they are released.
+	// stream order, and over the own pool of those that were not freed at hand (stream.freedAtHand). Outside they
+	// count as queued and completed at once, when they are released.
 	apart atomic.Uint64
-	// atOnce is the bytes that were released as they were freed. The stream's lock is held
-	// where they change.
-	atOnce atomic.Uint64
 }
 
 func (c *freeBytes) counters() core.FreeCounters {
-	both := c.apart.Load() + c.atOnce.Load()
+	both := c.apart.Load()
 	completed := c.completed.Load() // first: queued must not be behind it
 	return core.FreeCounters{Queued: c.queued.Load() + both, Completed: completed + both}
 }
-
-// noteAtOnce counts bytes that were released as they were freed; the stream's lock must be
-// held.
-func (c *freeBytes) noteAtOnce(bytes uint64) { c.atOnce.Store(c.atOnce.Load() + bytes) }
 
 // pending is the bytes that are queued and not completed.
 func (c *freeBytes) pending() uint64 {

@@ -25,10 +25,6 @@ func (l *pointList) take() *Point {
 	if p := l.spare.Swap(nil); p != nil {
 		return p
 	}
-	return l.takeFree()
-}
-
-func (l *pointList) takeFree() *Point {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(l.free)

@@ -127,10 +127,7 @@ func (s *Stream) Open() int64 { return s.open.Load() }
 // point returns a point of the stream's with as many references. Its state is that of its
 // last use until the next owner sets another: no other reference is left.
 func (s *Stream) point(refs int32) (*Point, error) {
-	p := s.points.spare.Swap(nil)
-	if p == nil {
-		p = s.points.takeFree()
-	}
+	p := s.points.take()
 	if p == nil {
 		event, err := s.port.EventCreate()
 		if err != nil {

@@ -133,21 +133,15 @@ func (b *Books) Cover(req *core.Request) bool {
 func (b *Books) Enter(c *core.Block, e *Entry) Shortage {
 	b.allocated.add(c)
 	short := b.takeLive(c, e)
-	short[Outstanding] = b.take(Outstanding, int64(c.Bytes))
+	short[Outstanding] = b.lack(Outstanding, int64(c.Bytes))
+	b.slack[Outstanding] -= int64(c.Bytes)
 	return short
 }
 
 // EnterCovered is Enter where [Books.Cover] has said that nothing is short.
 func (b *Books) EnterCovered(c *core.Block, e *Entry) {
 	b.allocated.add(c)
-	if !e.Withheld {
-		e.live = true
-		b.slack[Requested] -= int64(c.Requested)
-		b.slack[Live] -= int64(c.Bytes)
-		if b.isFollowed(e) {
-			b.tell(c, e, 1)
-		}
-	}
+	b.useSlack(c, e)
 	b.slack[Outstanding] -= int64(c.Bytes)
 }
 
@@ -231,14 +225,23 @@ func (b *Books) AddTo(s *core.Stats) {
 // for which there was not as much; b.mu must be held.
 func (b *Books) takeLive(c *core.Block, e *Entry) (short Shortage) {
 	if !e.Withheld {
+		short[Requested] = b.lack(Requested, int64(c.Requested))
+		short[Live] = b.lack(Live, int64(c.Bytes))
+		b.useSlack(c, e)
+	}
+	return short
+}
+
+// useSlack is takeLive where the slack does.
+func (b *Books) useSlack(c *core.Block, e *Entry) {
+	if !e.Withheld {
 		e.live = true
-		short[Requested] = b.take(Requested, int64(c.Requested))
-		short[Live] = b.take(Live, int64(c.Bytes))
+		b.slack[Requested] -= int64(c.Requested)
+		b.slack[Live] -= int64(c.Bytes)
 		if b.isFollowed(e) {
 			b.tell(c, e, 1)
 		}
 	}
-	return short
 }
 
 // isFollowed reports whether anybody follows a block; hardly ever, so it is inlined.
@@ -254,12 +257,12 @@ func (b *Books) tell(c *core.Block, e *Entry, sign int64) {
 	}
 }
 
-// take takes n from the slack, or nothing and returns n if there cannot be as much.
-func (b *Books) take(d Size, n int64) (short int64) {
+// lack is n if the slack cannot be made to do for it, which n is added to then, and else 0: n is taken from it next.
+func (b *Books) lack(d Size, n int64) (short int64) {
 	if !b.cover(d, n) {
+		b.slack[d] += n
 		return n
 	}
-	b.slack[d] -= n
 	return 0
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// gather takes pages for some places, which are no hole, out of the spare ones and those that it has the device
-// give; it returns how many those are. After an error the places are a hole again. It takes none of the spare pages while the device is being asked: a
-// Map that fails there keeps nothing from another.
+// gather takes pages for some places, which are no hole, out of the spare ones and those that it has the
+// device give; it returns how many those are. After an error the places are a hole again. It takes none
+// of the spare pages while the device is being asked: a Map that fails there keeps nothing from another.
 func (s *Store) gather(at span) (run, uint64, error) {
 	var fresh []driver.MemHandle
 	for {

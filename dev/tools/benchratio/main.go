@@ -159,7 +159,11 @@ func printTable(out io.Writer, groups []*group, base string) error {
 		rows = append(rows, g.parent)
 		for _, m := range g.members {
 			columns = append(columns, m.leaf)
-			cells[[2]string{g.parent, m.leaf}] = m
+			at := [2]string{g.parent, m.leaf}
+			if cells[at] == nil {
+				cells[at] = &member{leaf: m.leaf}
+			}
+			cells[at].ns = append(cells[at].ns, m.ns...)
 		}
 	}
 	rows, columns = unique(rows), unique(columns)
