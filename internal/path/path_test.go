@@ -187,6 +187,35 @@ func TestAnOperationIsServedUnderTheLaneOfItsStream(t *testing.T) {
 	}
 }
 
+// Of what a lane serves at once one in 16 of each kind is timed, the first among them; what is in a sampled trace, and what is
+// not served at once, always is.
+func TestWhichOperationsAreTimed(t *testing.T) {
+	b := newBackend()
+	timed := func(ctx context.Context, stream core.StreamID) (allocations, frees []int) {
+		var block core.Block
+		for i := range 32 {
+			must.Do(t, b.path.Allocate(ctx, nil, &core.Request{Bytes: 100, Stream: stream}, &block))
+			if o := b.serves[len(b.serves)-1]; o.Timed {
+				allocations = append(allocations, i)
+			}
+			must.Do(t, b.path.Deallocate(ctx, nil, &core.BlockID{Generation: 3, AllocStream: stream}, &block))
+			if o := b.serves[len(b.serves)-1]; o.Timed {
+				frees = append(frees, i)
+			}
+		}
+		return allocations, frees
+	}
+	if allocations, frees := timed(t.Context(), lease); !slices.Equal(allocations, []int{0, 16}) || !slices.Equal(frees, allocations) {
+		t.Errorf("allocations %v and frees %v", allocations, frees)
+	}
+	if allocations, frees := timed(core.WithSpan(t.Context(), core.SpanRef{SpanID: [8]byte{1}}), lease); len(allocations)+len(frees) != 64 {
+		t.Errorf("in a sampled trace: allocations %v and frees %v", allocations, frees)
+	}
+	if allocations, frees := timed(t.Context(), lease+1); len(allocations)+len(frees) != 64 {
+		t.Errorf("not served at once: allocations %v and frees %v", allocations, frees)
+	}
+}
+
 func TestWhatLacksIsPreparedAndTriedAgain(t *testing.T) {
 	b, lower, upper, told := stack()
 	b.willing = false
