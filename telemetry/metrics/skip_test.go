@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
 // One call in oneIn is timed, whatever the durations, and those that are skipped count as it does.
@@ -29,6 +30,29 @@ func TestSkippedCallsCountAsTheLastThatWasTimed(t *testing.T) {
 	}
 	if got := time.Duration(o.latencyOf(oplog.OpFinish).nanoseconds); got != want {
 		t.Errorf("they took %v, want %v", got, want)
+	}
+}
+
+// The same of what a lane serves at once, allocations and frees apart.
+func TestALanesCallsThatAreNotTimedCountAsTheLastThatWas(t *testing.T) {
+	var c Calls
+	lane := new(path.Lane)
+	l := c.OfLane(lane)
+	lane.Lock()
+	for range 3 {
+		l.NoteAllocate(true, 5000)
+		l.NoteAllocate(false, 0)
+		l.NoteAllocate(false, 0)
+		l.NoteDeallocate(true, 70)
+		l.NoteDeallocate(false, 0)
+	}
+	lane.Unlock()
+	o := c.Snapshot(time.Now(), 0)
+	for op, want := range map[oplog.Op][2]uint64{oplog.OpAllocate: {9, 45000}, oplog.OpDeallocate: {6, 420}} {
+		got := o.latencyOf(op)
+		if got.calls != want[0] || got.nanoseconds != want[1] {
+			t.Errorf("%v: %d calls took %d ns, want %d and %d", op, got.calls, got.nanoseconds, want[0], want[1])
+		}
 	}
 }
 
