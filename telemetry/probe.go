@@ -51,8 +51,6 @@ func NewProbe(upstream core.Resource, name string, provider trace.TracerProvider
 
 // begin starts the span of a call that is part of a traced operation, nil
 // otherwise.
-//
-//nolint:spancheck // end ends it
 func (p *Probe) begin(ctx context.Context, op oplog.Op) (context.Context, trace.Span) {
 	if p.tracer == nil || !inTracedOperation(ctx) {
 		return ctx, nil
