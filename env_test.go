@@ -75,7 +75,7 @@ func TestTheEnvironmentSaysWhatIsTraced(t *testing.T) {
 	t.Setenv("FENCEPOST_TRACE_LAYERS", "1")
 	rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: "off"})
 	must.Do(t, e2e.Life(t.Context(), rt))
-	if n := len(e2e.SpansNamed(recorder, telemetry.SpanAlloc)); n != 0 || len(e2e.SpansNamed(recorder, telemetry.SpanLaunch)) == 0 || len(e2e.SpansNamed(recorder, telemetry.SpanLayer)) == 0 {
+	if n := len(e2e.SpansOf(recorder, telemetry.SpanAlloc)); n != 0 || len(e2e.SpansOf(recorder, telemetry.SpanLaunch)) == 0 || len(e2e.SpansOf(recorder, telemetry.SpanLayer)) == 0 {
 		t.Errorf("%d allocations among %d spans", n, len(recorder.Ended()))
 	}
 	t.Setenv("FENCEPOST_TRACE_LEVEL", "off")

@@ -28,8 +28,11 @@ var scratches = sync.Pool{New: func() any { return new([room]attribute.KeyValue)
 
 func scratch() []attribute.KeyValue { return scratches.Get().(*[room]attribute.KeyValue)[:0] }
 
-// set gives span its attributes, whose slice must not be used after that.
-func set(span trace.Span, attributes []attribute.KeyValue) {
+// set gives span its name and attributes, whose slice must not be used after that. It was started
+// by the name of its operation alone, by which samplers decide.
+func set(span trace.Span, operation SpanName, name string, attributes []attribute.KeyValue) {
+	span.SetName(name)
+	attributes = append(attributes, AttrSpanOperation.String(string(operation)))
 	span.SetAttributes(attributes...)
 	if cap(attributes) == room { // a scratch, that was large enough
 		clear(attributes) // keeps no text alive

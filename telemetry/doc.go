@@ -4,11 +4,15 @@
 //
 // # Spans
 //
-// All spans are of kind internal and of the scope [ScopeName]. Their names
-// carry no identifiers. An operation whose parent is unsampled makes no span
-// and allocates nothing.
+// All spans are of kind internal and of the scope [ScopeName]. A name is an operation
+// and its target, such as "gpumem.launch merge": a launch's name, also for its steps; the
+// tag of an allocation, a free or a refusal; the kind of a finding; the direction of a copy;
+// what is waited for; a layer; the call that failed. The first 64 launches and tags that are
+// sampled are told apart, the rest are other. [AttrSpanOperation] is the operation alone, as
+// is the name that samplers see and the OnStart of span processors. An operation whose parent
+// is unsampled makes no span and no name, and allocates nothing.
 //
-//	span            parent              when
+//	operation       parent              when
 //	gpumem.alloc    the caller's span   each allocation
 //	gpumem.dealloc  the caller's span   each deallocation
 //	gpumem.launch   the caller's span   each launch, from prepare to finish or abort

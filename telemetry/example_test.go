@@ -42,8 +42,8 @@ func ExampleNewResource() {
 	operations := observed.Operations()
 	fmt.Println(observed, operations.Calls(oplog.OpAllocate))
 	// Output:
-	// gpumem.alloc
-	// gpumem.dealloc
+	// gpumem.alloc sort.keys
+	// gpumem.dealloc sort.keys
 	// telemetry(fake:0) 1
 }
 
@@ -82,7 +82,7 @@ func ExampleNewProbe() {
 		fmt.Println(span.Name())
 	}
 	// Output:
-	// gpumem.layer
+	// gpumem.layer driver
 	// gpumem.alloc
 }
 

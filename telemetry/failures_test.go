@@ -109,7 +109,7 @@ func (r traced) wantStatus(t *testing.T, op oplog.Op, err error, errorType strin
 	t.Helper()
 	for _, s := range r.recorder.Ended() {
 		later := op == oplog.OpFinish || op == oplog.OpAbort
-		if later && s.Name() == string(telemetry.SpanPrepare) {
+		if later && operationOf(s) == string(telemetry.SpanPrepare) {
 			if s.Status().Code != codes.Unset {
 				t.Errorf("%v: the prepare before it has status %v", op, s.Status())
 			}
@@ -144,10 +144,10 @@ func TestGoldenFailures(t *testing.T) {
 	uaf := fmt.Sprintf(" error.type=use_after_free Error(%v)", used)
 	const other = " error.type=_OTHER Error(no)"
 	r.wantSpans(t,
-		"alloc/1 in caller cuda.device.index=0 stream.id=1 tag=big block.requested=100 block.bytes=128"+other,
+		"alloc/1 big in caller cuda.device.index=0 stream.id=1 tag=big block.requested=100 block.bytes=128"+other,
 		"dealloc/1 in caller cuda.device.index=0 stream.id=1 generation=#1"+other,
-		"prepare/1 in launch/1 cuda.device.index=0 stream.id=2 launch.name=k generations=1"+other,
-		"launch/1 in caller cuda.device.index=0 stream.id=2 launch.name=k launch.uses=1 launch.outcome=refused"+other,
+		"prepare/1 k in launch/1 cuda.device.index=0 stream.id=2 launch.name=k generations=1"+other,
+		"launch/1 k in caller cuda.device.index=0 stream.id=2 launch.name=k launch.uses=1 launch.outcome=refused"+other,
 		"prepare/2 in launch/2 cuda.device.index=0 stream.id=2 generations=2 generation=#2"+uaf,
 		"launch/2 in caller cuda.device.index=0 stream.id=2 launch.uses=2 launch.outcome=refused"+uaf,
 	)

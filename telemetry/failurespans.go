@@ -49,14 +49,18 @@ func (t *tracing) failed(ctx context.Context, e *oplog.Event) core.SpanRef {
 
 func (t *tracing) failureSpan(ctx context.Context, e *oplog.Event, extent string) core.SpanRef {
 	end := time.Now()
-	name := SpanFailure
+	operation := SpanFailure
 	short, refused := errors.AsType[*core.OutOfBudgetError](e.Err)
 	if refused {
-		name = SpanRefusal
+		operation = SpanRefusal
 	}
-	_, span := t.tracer.Start(ctx, string(name), trace.WithTimestamp(end.Add(-e.Duration)))
+	_, span := t.tracer.Start(ctx, string(operation), trace.WithTimestamp(end.Add(-e.Duration)))
 	if span.IsRecording() {
-		set(span, append(t.failureAttributes(e, short), AttrTrace.String(extent), AttrErrorType.String(ErrorType(e.Err))))
+		name := SpanFailure.on(e.Op.String())
+		if refused {
+			name = t.tagged(SpanRefusal, e.Tag)
+		}
+		set(span, operation, name, append(t.failureAttributes(e, short), AttrTrace.String(extent), AttrErrorType.String(ErrorType(e.Err))))
 		noteFinding(t.findings, span, e.Err)
 		fail(span, e.Err.Error())
 	}

@@ -47,7 +47,7 @@ func TestARefusalInARequestThatIsNotSampledIsOneExportedSpan(t *testing.T) {
 		if _, err := r.Allocate(ctx, core.Request{Bytes: 512, Requested: 300, Stream: 1, Tag: "sort"}); !errors.Is(err, refusal) {
 			t.Fatalf("the scripted refusal was lost: %v", err)
 		}
-		r.wantSpans(t, `refusal/1 in caller cuda.device.index=0 tag=sort block.requested=300 budget.limit=200 budget.remaining=20 `+
+		r.wantSpans(t, `refusal/1 sort in caller cuda.device.index=0 tag=sort block.requested=300 budget.limit=200 budget.remaining=20 `+
 			`budget.holders=[join live 180 bytes in 2 blocks] trace=event error.type=exceeds_budget Error(`+refusal.Error()+`)`)
 		s, request := r.recorder.Ended()[0], trace.SpanContextFromContext(ctx)
 		if s.SpanContext().TraceID() != request.TraceID() || s.Parent().SpanID() != request.SpanID() || !s.SpanContext().IsSampled() {
@@ -60,7 +60,7 @@ func TestARefusalInARequestThatIsNotSampledIsOneExportedSpan(t *testing.T) {
 		if _, err := r.Deallocate(ctx, block.ID); err == nil {
 			t.Error("not refused")
 		}
-		if s := r.recorder.Ended()[1]; s.Name() != string(telemetry.SpanFailure) || s.Status().Code != codes.Error || attributeOf(s, telemetry.AttrOperation).AsString() != "deallocate" ||
+		if s := r.recorder.Ended()[1]; s.Name() != "gpumem.failure deallocate" || s.Status().Code != codes.Error || attributeOf(s, telemetry.AttrOperation).AsString() != "deallocate" ||
 			attributeOf(s, telemetry.AttrErrorType).AsString() != "closed" {
 			t.Errorf("%s: a call that failed is %v", name, render(r.recorder.Ended()[1:]))
 		}

@@ -58,6 +58,8 @@ type Findings struct {
 	logger *slog.Logger
 	tracer trace.Tracer // nil if nothing is traced
 	events eventSpans
+	// targets are the kinds that are told apart in the names of spans.
+	targets *targets
 
 	mu    sync.Mutex
 	total uint64
@@ -84,7 +86,7 @@ func NewFindings(cfg FindingsConfig) *Findings {
 	c := &Findings{
 		logger: cfg.Logger, keep: cmp.Or(max(cfg.Keep, 0), DefaultKeep),
 		kinds: map[core.FindingKind]uint64{}, mild: map[core.FindingKind]uint64{}, places: map[uintptr]bool{},
-		byTag: map[tagKey]uint64{}, tags: map[core.Tag]bool{}, unwritten: map[string]bool{},
+		byTag: map[tagKey]uint64{}, tags: map[core.Tag]bool{}, unwritten: map[string]bool{}, targets: targetsOf(SpanFinding),
 	}
 	if cfg.TracerProvider != nil {
 		c.tracer = tracerOf(cfg.TracerProvider)

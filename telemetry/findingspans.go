@@ -96,8 +96,7 @@ func (c *Findings) findingSpan(p place, f *core.Finding) core.SpanRef {
 	}
 	_, span := c.tracer.Start(ctx, string(SpanFinding), start...)
 	if span.IsRecording() {
-		span.SetAttributes(findingAttributes(f)...)
-		span.SetAttributes(p.attributes...)
+		set(span, SpanFinding, c.targets.name(SpanFinding, string(f.Kind)), append(findingAttributes(f), p.attributes...))
 		fail(span, f.Text)
 	}
 	span.End(end...)
@@ -105,7 +104,7 @@ func (c *Findings) findingSpan(p place, f *core.Finding) core.SpanRef {
 }
 
 func findingAttributes(f *core.Finding) []attribute.KeyValue {
-	attrs := append(make([]attribute.KeyValue, 0, room+4),
+	attrs := append(make([]attribute.KeyValue, 0, room+5),
 		text(AttrFindingKind, string(f.Kind)), text(AttrFindingSource, f.Source), AttrFindingSuspects.Int(len(f.Suspects)))
 	if v := &f.Victim; v.ID.Generation != 0 {
 		attrs = append(attrs, AttrDevice.Int(v.ID.Ordinal), number(AttrGeneration, v.ID.Generation),

@@ -52,7 +52,7 @@ func TestAFindingIsASpanUnderItsSuspects(t *testing.T) {
 	}
 	for i, launch := range []string{"radix", "join"} {
 		s := spans[i]
-		if s.Name() != "gpumem.finding" || s.Parent().SpanID() != (trace.SpanID{byte(i + 1)}) || s.SpanContext().TraceID() != (trace.TraceID{1}) {
+		if s.Name() != "gpumem.finding uaf-write" || s.Parent().SpanID() != (trace.SpanID{byte(i + 1)}) || s.SpanContext().TraceID() != (trace.TraceID{1}) {
 			t.Errorf("%s under %v of %v", s.Name(), s.Parent().SpanID(), s.SpanContext().TraceID())
 		}
 		if !s.StartTime().Equal(at) || !s.EndTime().Equal(at) || s.Status().Code != codes.Error || s.Status().Description != f.Text {

@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -119,7 +120,7 @@ func (r traced) wantSpans(t *testing.T, want ...string) {
 }
 
 // numbering numbers what differs between runs in the order of its appearance:
-// spans of one name, generations and launches.
+// spans of one operation, generations and launches.
 type numbering struct {
 	spans       map[trace.SpanID]string
 	generations map[int64]string
@@ -129,8 +130,9 @@ func render(spans []sdktrace.ReadOnlySpan) []string {
 	n := numbering{spans: map[trace.SpanID]string{}, generations: map[int64]string{}}
 	seen := map[string]int{}
 	for _, s := range spans {
-		seen[s.Name()]++
-		n.spans[s.SpanContext().SpanID()] = fmt.Sprintf("%s/%d", strings.TrimPrefix(s.Name(), "gpumem."), seen[s.Name()])
+		operation := operationOf(s)
+		seen[operation]++
+		n.spans[s.SpanContext().SpanID()] = fmt.Sprintf("%s/%d", strings.TrimPrefix(operation, "gpumem."), seen[operation])
 	}
 	var lines []string
 	for _, s := range spans {
@@ -140,7 +142,7 @@ func render(spans []sdktrace.ReadOnlySpan) []string {
 }
 
 func (n numbering) line(s sdktrace.ReadOnlySpan) string {
-	line := n.spans[s.SpanContext().SpanID()]
+	line := n.spans[s.SpanContext().SpanID()] + strings.TrimPrefix(s.Name(), operationOf(s))
 	if s.Parent().IsValid() {
 		line += " in " + n.reference(s.Parent().SpanID())
 	}
@@ -151,7 +153,9 @@ func (n numbering) line(s sdktrace.ReadOnlySpan) string {
 		line += " scope=" + s.InstrumentationScope().Name
 	}
 	for _, kv := range s.Attributes() {
-		line += " " + n.attribute(kv)
+		if kv.Key != telemetry.AttrSpanOperation {
+			line += " " + n.attribute(kv)
+		}
 	}
 	for _, l := range s.Links() {
 		line += " -> " + n.reference(l.SpanContext.SpanID())
@@ -211,6 +215,11 @@ func uses(access core.Access, blocks ...core.Block) []core.Use {
 		all = append(all, core.Use{Block: b.ID, Access: access})
 	}
 	return all
+}
+
+// operationOf is the operation of a span of this package, the name of any other.
+func operationOf(s sdktrace.ReadOnlySpan) string {
+	return cmp.Or(attributeOf(s, telemetry.AttrSpanOperation).AsString(), s.Name())
 }
 
 func attributeOf(s sdktrace.ReadOnlySpan, key attribute.Key) attribute.Value {

@@ -112,7 +112,7 @@ func TestSampledOperationsAreExemplars(t *testing.T) {
 	life(r.request(t), t, r.Resource)
 	spans := map[string]string{}
 	for _, s := range r.recorder.Ended() {
-		spans[s.Name()] = s.SpanContext().SpanID().String()
+		spans[operationOf(s)] = s.SpanContext().SpanID().String()
 	}
 	text := scrape(t, r.Resource)
 	traceID := hex.EncodeToString(append([]byte{1}, make([]byte, 15)...))

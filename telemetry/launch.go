@@ -23,7 +23,8 @@ type launch struct {
 	// ctx carries span; the spans of the uses are its children.
 	ctx  context.Context
 	span trace.Span
-	// attributes are set by the end, with the outcome, in one go.
+	// name is the launch's own. attributes are set by the end, with the outcome, in one go.
+	name       string
 	attributes []attribute.KeyValue
 	// claimed is set by the one end that may close the span.
 	claimed atomic.Bool
@@ -165,7 +166,7 @@ func (r *Resource) prepare(ctx context.Context, req core.UseRequest, as admissio
 		returned = true
 		return ticket, core.SpanRef{}, err
 	}
-	l := &launch{tracing: r.tracing, ctx: ctx, span: span}
+	l := &launch{tracing: r.tracing, ctx: ctx, span: span, name: req.Launch}
 	if err != nil {
 		l.refused(req, start, err)
 		return ticket, spanRef(span), err
@@ -192,7 +193,7 @@ func (l *launch) prepared(in *core.Intent, start time.Time) {
 	}
 	end := trace.WithTimestamp(time.Now())
 	l.eachStep(SpanPrepare, start, in, func(span trace.Span, use int) {
-		set(span, l.tracing.prepareAttributes(in, use))
+		l.set(span, SpanPrepare, l.tracing.prepareAttributes(in, use))
 		linkWaits(span, in, use)
 		span.End(end)
 	})
@@ -226,7 +227,7 @@ func (l *launch) refused(req core.UseRequest, start time.Time, err error) {
 	l.attributes = append(l.tracing.stepAttributes(req.Stream, req.Launch), AttrLaunchUses.Int(len(req.Uses)))
 	if l.tracing.level == LevelOperations {
 		span := l.startChild(SpanPrepare, start)
-		set(span, l.tracing.refusedPrepareAttributes(req, err))
+		l.set(span, SpanPrepare, l.tracing.refusedPrepareAttributes(req, err))
 		l.tracing.endSpan(span, err)
 	}
 	l.end(OutcomeRefused, err)
@@ -280,7 +281,7 @@ func (l *launch) startFinishes(in *core.Intent, upstream core.Resource) []trace.
 		if use != allUses {
 			attrs = append(attrs, AttrState.String(upstream.State(in.Uses[use].Block).String()))
 		}
-		set(span, attrs)
+		l.set(span, SpanFinish, attrs)
 		refer(in, use, spanRef(span))
 		spans = append(spans, span)
 	})
@@ -297,8 +298,13 @@ func refer(in *core.Intent, use int, ref core.SpanRef) {
 }
 
 func (l *launch) end(outcome string, err error, options ...trace.SpanEndOption) {
-	set(l.span, append(l.attributes, AttrOutcome.String(outcome)))
+	l.set(l.span, SpanLaunch, append(l.attributes, AttrOutcome.String(outcome)))
 	l.tracing.endSpan(l.span, err, options...)
+}
+
+// set gives span, of the launch or of a step of it, its name and attributes.
+func (l *launch) set(span trace.Span, operation SpanName, attributes []attribute.KeyValue) {
+	set(span, operation, l.tracing.launches.name(operation, l.name), attributes)
 }
 
 // linkWaits links span to the spans that recorded what the use waits for.

@@ -199,10 +199,10 @@ func newSteps(level telemetry.Level) (func(context.Context, oplog.Step) func(err
 func TestStepsOfASampledTraceAreSpans(t *testing.T) {
 	for level, want := range map[telemetry.Level][]string{
 		telemetry.LevelOperations: {
-			"copy/1 in caller cuda.device.index=2 stream.id=3 copy.direction=to_host copy.bytes=64",
-			"wait/1 in caller cuda.device.index=2 stream.id=3 wait.for=stream error.type=canceled Error(context canceled)",
+			"copy/1 to_host in caller cuda.device.index=2 stream.id=3 copy.direction=to_host copy.bytes=64",
+			"wait/1 stream in caller cuda.device.index=2 stream.id=3 wait.for=stream error.type=canceled Error(context canceled)",
 		},
-		telemetry.LevelLaunches: {"wait/1 in caller cuda.device.index=2 stream.id=3 wait.for=stream error.type=canceled Error(context canceled)"},
+		telemetry.LevelLaunches: {"wait/1 stream in caller cuda.device.index=2 stream.id=3 wait.for=stream error.type=canceled Error(context canceled)"},
 		telemetry.LevelOff:      nil,
 	} {
 		steps, recorder := newSteps(level)

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"strings"
+
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
@@ -16,9 +18,15 @@ func tracerOf(p trace.TracerProvider) trace.Tracer {
 	return p.Tracer(ScopeName, trace.WithInstrumentationVersion(version.Fencepost()), trace.WithSchemaURL(semconv.SchemaURL))
 }
 
-// SpanName is the name of a span. Names carry no identifiers, so that a
-// tracing backend can group by them.
+// SpanName is an operation: what a span's name begins with, and the value of [AttrSpanOperation].
+// Behind it stands the target, if there is one, such as "gpumem.launch merge". Names carry
+// no identifiers and few targets, so that a tracing backend can group by them; see the package comment.
 type SpanName string
+
+// on is the name of the operation's span with a target, such as exporters can encode.
+func (n SpanName) on(target string) string {
+	return string(n) + " " + strings.ToValidUTF8(target, "\uFFFD")
+}
 
 // The spans. See the package comment for their parents and attributes.
 const (
@@ -51,6 +59,8 @@ const (
 
 // The attributes. Numbers are int64, sizes are bytes.
 const (
+	// AttrSpanOperation is the operation, without a target: one of the Span constants.
+	AttrSpanOperation attribute.Key = "gpumem.operation"
 	// AttrDevice is the device's ordinal. AttrStream is the stream that the operation
 	// named: the allocation stream of an alloc and dealloc, the launch's otherwise.
 	AttrDevice attribute.Key = "cuda.device.index"

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
@@ -23,6 +24,7 @@ type Probe struct {
 	upstream core.Resource
 	tracer   trace.Tracer // nil if nothing is traced
 	name     string
+	span     string // the name of its spans
 	device   attribute.KeyValue
 }
 
@@ -39,7 +41,8 @@ func NewProbe(upstream core.Resource, name string, provider trace.TracerProvider
 	if name == "" {
 		return nil, &core.InvalidRequestError{Op: op, Field: "name", Reason: "empty: say which layer it is, such as telemetry.LayerBudget"}
 	}
-	p := &Probe{upstream: upstream, name: name, device: AttrDevice.Int(upstream.Ordinal())}
+	name = names.Bound(name)
+	p := &Probe{upstream: upstream, name: name, span: SpanLayer.on(name), device: AttrDevice.Int(upstream.Ordinal())}
 	if provider != nil {
 		p.tracer = tracerOf(provider)
 	}
@@ -48,14 +51,14 @@ func NewProbe(upstream core.Resource, name string, provider trace.TracerProvider
 
 // begin starts the span of a call that is part of a traced operation, nil
 // otherwise.
-//
-//nolint:spancheck // end ends it
 func (p *Probe) begin(ctx context.Context, op oplog.Op) (context.Context, trace.Span) {
 	if p.tracer == nil || !inTracedOperation(ctx) {
 		return ctx, nil
 	}
 	ctx, span := p.tracer.Start(ctx, string(SpanLayer))
-	span.SetAttributes(p.device, text(AttrLayer, p.name), AttrOperation.String(op.String()))
+	if span.IsRecording() {
+		set(span, SpanLayer, p.span, append(scratch(), p.device, text(AttrLayer, p.name), AttrOperation.String(op.String())))
+	}
 	return enter(ctx, span), span
 }
 

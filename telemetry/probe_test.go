@@ -43,8 +43,8 @@ func TestGoldenLayersOfALife(t *testing.T) {
 	}
 	const layer = " cuda.device.index=0 layer.name=driver layer.operation="
 	want := []string{
-		"layer/1 in alloc/1" + layer + "allocate", "layer/2 in launch/1" + layer + "prepare", "layer/3 in launch/1" + layer + "finish",
-		"layer/4 in launch/2" + layer + "prepare", "layer/5 in launch/2" + layer + "abort error.type=_OTHER Error(no)", "layer/6 in dealloc/1" + layer + "deallocate",
+		"layer/1 driver in alloc/1" + layer + "allocate", "layer/2 driver in launch/1" + layer + "prepare", "layer/3 driver in launch/1" + layer + "finish",
+		"layer/4 driver in launch/2" + layer + "prepare", "layer/5 driver in launch/2" + layer + "abort error.type=_OTHER Error(no)", "layer/6 driver in dealloc/1" + layer + "deallocate",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -79,9 +79,9 @@ func TestALayerThatWrapsTheContextHidesNoLayer(t *testing.T) {
 		must.Get(observed.Allocate(r.request(t), core.Request{Bytes: 64, Stream: 1}))(t)
 		var got []string
 		for _, line := range render(r.recorder.Ended()) {
-			got = append(got, strings.Join(strings.Fields(line)[:3], " "))
+			got = append(got, strings.Join(strings.Fields(line)[:4], " "))
 		}
-		if want := []string{"layer/1 in layer/2", "layer/2 in alloc/1", "alloc/1 in caller"}; !slices.Equal(got, want) {
+		if want := []string{"layer/1 driver in layer/2", "layer/2 budget in alloc/1", "alloc/1 in caller cuda.device.index=0"}; !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}

@@ -90,9 +90,9 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 		}
 	}()
 	if err = r.path.Allocate(below, late, &req, &b); err != nil {
-		set(span, r.tracing.requestAttributes(req))
+		set(span, SpanAlloc, r.tracing.tagged(SpanAlloc, req.Tag), r.tracing.requestAttributes(req))
 	} else {
-		set(span, r.tracing.blockAttributes(b))
+		set(span, SpanAlloc, r.tracing.tagged(SpanAlloc, b.Tag), r.tracing.blockAttributes(b))
 	}
 	r.tracing.endSpan(span, err)
 	returned = true
@@ -107,9 +107,9 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 		return b, err
 	}
 	if err != nil {
-		set(span, r.tracing.idAttributes(id))
+		set(span, SpanDealloc, string(SpanDealloc), r.tracing.idAttributes(id))
 	} else {
-		set(span, r.tracing.blockAttributes(b))
+		set(span, SpanDealloc, r.tracing.tagged(SpanDealloc, b.Tag), r.tracing.blockAttributes(b))
 	}
 	r.tracing.endSpan(span, err)
 	return b, err

@@ -83,8 +83,8 @@ func TestASamplerOfOnesOwnIsAskedAboutEachRoot(t *testing.T) {
 		for range 3000 {
 			must.Get(r.Allocate(t.Context(), core.Request{Bytes: 64}))(t)
 		}
-		must.Get(r.Deallocate(c.ctx, must.Get(r.Allocate(t.Context(), core.Request{Bytes: 64}))(t).ID))(t)
-		if got := r.recorder.Ended(); len(got) != 1 || got[0].Name() != string(telemetry.SpanDealloc) {
+		must.Get(r.Deallocate(c.ctx, must.Get(r.Allocate(t.Context(), core.Request{Bytes: 64, Tag: "rows"}))(t).ID))(t)
+		if got := r.recorder.Ended(); len(got) != 1 || got[0].Name() != "gpumem.dealloc rows" {
 			t.Errorf("%s: spans %v", name, render(got))
 		}
 	}

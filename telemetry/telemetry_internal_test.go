@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // ownContext is a context type of a layer's own.
@@ -131,5 +133,18 @@ func TestTheLimitOfASecondHoldsForWhoComesLate(t *testing.T) {
 	}
 	if !s.admit(now.Add(time.Second)) || !s.admit(now.Add(-time.Hour)) {
 		t.Error("another second admits nothing")
+	}
+}
+
+// The name of a target that is known is not made again, nor that of the others.
+func TestANameIsMadeOnce(t *testing.T) {
+	launches := targetsOf(SpanLaunch, SpanPrepare)
+	for i := range 2 * metrics.MaxTags {
+		launches.name(SpanPrepare, strconv.Itoa(i))
+	}
+	for _, target := range []string{"", "0", "63", "64", "127", "128"} {
+		if n := testing.AllocsPerRun(100, func() { launches.name(SpanLaunch, target) }); n != 0 {
+			t.Errorf("the name of a launch of %q costs %v allocations", target, n)
+		}
 	}
 }

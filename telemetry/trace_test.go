@@ -24,14 +24,14 @@ func TestGoldenLifeOfABlock(t *testing.T) {
 	must.Get(r.Deallocate(ctx, b.ID))(t)
 	const block = " generation=#1 tag=sort.keys block.requested=100 block.bytes=256"
 	r.wantSpans(t,
-		"alloc/1 in caller cuda.device.index=0 stream.id=1"+block+" block.state=live",
-		"prepare/1 in launch/1 cuda.device.index=0 stream.id=2 launch.name=radix"+block+" access=read_write block.state=live waits.queued=1 waits.elided=2 -> alloc/1{stream.id=1}",
-		"finish/1 in launch/1 cuda.device.index=0 stream.id=2 launch.name=radix"+block+" access=read_write block.state=live",
-		"launch/1 in caller cuda.device.index=0 stream.id=2 launch.name=radix launch.id=n launch.uses=1 launch.cross_stream=true waits.queued=1 waits.elided=2 launch.outcome=finished",
-		"prepare/2 in launch/2 cuda.device.index=0 stream.id=3 launch.name=radix"+block+" access=read_write block.state=live waits.queued=1 waits.elided=2 -> finish/1{stream.id=2}",
-		"finish/2 in launch/2 cuda.device.index=0 stream.id=3 launch.name=radix"+block+" access=read_write block.state=live",
-		"launch/2 in caller cuda.device.index=0 stream.id=3 launch.name=radix launch.id=n launch.uses=1 launch.cross_stream=true waits.queued=1 waits.elided=2 launch.outcome=finished",
-		"dealloc/1 in caller cuda.device.index=0 stream.id=1"+block+" block.state=retired",
+		"alloc/1 sort.keys in caller cuda.device.index=0 stream.id=1"+block+" block.state=live",
+		"prepare/1 radix in launch/1 cuda.device.index=0 stream.id=2 launch.name=radix"+block+" access=read_write block.state=live waits.queued=1 waits.elided=2 -> alloc/1{stream.id=1}",
+		"finish/1 radix in launch/1 cuda.device.index=0 stream.id=2 launch.name=radix"+block+" access=read_write block.state=live",
+		"launch/1 radix in caller cuda.device.index=0 stream.id=2 launch.name=radix launch.id=n launch.uses=1 launch.cross_stream=true waits.queued=1 waits.elided=2 launch.outcome=finished",
+		"prepare/2 radix in launch/2 cuda.device.index=0 stream.id=3 launch.name=radix"+block+" access=read_write block.state=live waits.queued=1 waits.elided=2 -> finish/1{stream.id=2}",
+		"finish/2 radix in launch/2 cuda.device.index=0 stream.id=3 launch.name=radix"+block+" access=read_write block.state=live",
+		"launch/2 radix in caller cuda.device.index=0 stream.id=3 launch.name=radix launch.id=n launch.uses=1 launch.cross_stream=true waits.queued=1 waits.elided=2 launch.outcome=finished",
+		"dealloc/1 sort.keys in caller cuda.device.index=0 stream.id=1"+block+" block.state=retired",
 	)
 }
 
@@ -84,9 +84,9 @@ func TestGoldenLaunchOfManyBlocks(t *testing.T) {
 	must.Do(t, r.AbortUse(t.Context(), again))
 	const sums = " cuda.device.index=0 stream.id=1 launch.name=many generations=33 launch.uses=33 block.requested=330 block.bytes=528 access=read_write"
 	r.wantSpans(t,
-		"prepare/1 in launch/1"+sums+" waits.queued=0 waits.elided=0",
-		"finish/1 in launch/1"+sums,
-		"launch/1 in caller cuda.device.index=0 stream.id=1 launch.name=many launch.id=n launch.uses=33 launch.cross_stream=false waits.queued=0 waits.elided=0 launch.outcome=finished",
+		"prepare/1 many in launch/1"+sums+" waits.queued=0 waits.elided=0",
+		"finish/1 many in launch/1"+sums,
+		"launch/1 many in caller cuda.device.index=0 stream.id=1 launch.name=many launch.id=n launch.uses=33 launch.cross_stream=false waits.queued=0 waits.elided=0 launch.outcome=finished",
 		"prepare/2 in launch/2 cuda.device.index=0 stream.id=2 generation=#1 tag=untagged block.requested=10 block.bytes=16 access=read block.state=live waits.queued=1 waits.elided=2 -> finish/1{stream.id=1}",
 		"launch/2 in caller cuda.device.index=0 stream.id=2 launch.id=n launch.uses=1 launch.cross_stream=true waits.queued=1 waits.elided=2 launch.outcome=aborted",
 	)
@@ -122,7 +122,7 @@ func TestLaunchFunctionNestsUnderTheLaunch(t *testing.T) {
 	must.Do(t, err)
 	ended := r.recorder.Ended()
 	work, launch := ended[1], ended[3]
-	if work.Name() != "app.work" || launch.Name() != string(telemetry.SpanLaunch) || work.Parent().SpanID() != launch.SpanContext().SpanID() {
+	if work.Name() != "app.work" || launch.Name() != "gpumem.launch k" || work.Parent().SpanID() != launch.SpanContext().SpanID() {
 		t.Errorf("spans: %v", render(ended))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
@@ -22,6 +23,8 @@ type tracing struct {
 	level  Level
 	roots  *roots // nil if operations without a parent get no span
 	device attribute.KeyValue
+	// launches and tags are told apart in the names of spans.
+	launches, tags *targets
 	// findings may be nil.
 	findings *Findings
 	// events are shared with findings, which are told within the same bound.
@@ -41,6 +44,9 @@ func (cfg Config) tracing(ordinal int) *tracing {
 		tracer: tracerOf(cfg.TracerProvider),
 		level:  cfg.Level,
 		device: AttrDevice.Int(ordinal),
+
+		launches: targetsOf(SpanLaunch, SpanPrepare, SpanFinish),
+		tags:     targetsOf(SpanAlloc, SpanDealloc, SpanRefusal),
 
 		findings: cfg.Findings,
 		events:   events,
@@ -62,6 +68,14 @@ func (t *tracing) start(ctx context.Context, name SpanName, as admission) (conte
 		return ctx, nil
 	}
 	return enter(ctx, span), span
+}
+
+// tagged is the name of the span of an operation on memory of a tag.
+func (t *tracing) tagged(operation SpanName, tag core.Tag) string {
+	if tag = tag.OrUntagged(); tag == names.Untagged {
+		return string(operation)
+	}
+	return t.tags.name(operation, string(tag))
 }
 
 // endSpan ends a span with the outcome of its operation, and the finding behind it.
@@ -289,15 +303,17 @@ func (t *tracing) beginStep(ctx context.Context, step oplog.Step) func(error) {
 	if !span.IsRecording() {
 		return nil
 	}
-	attrs := append(scratch(), t.device, number(AttrStream, step.Stream))
+	attrs, target := append(scratch(), t.device, number(AttrStream, step.Stream)), step.Direction
 	switch {
-	case step.Direction != "":
-		attrs = append(attrs, AttrCopyDirection.String(step.Direction), number(AttrCopyBytes, step.Bytes))
+	case target != "":
+		attrs = append(attrs, AttrCopyDirection.String(target), number(AttrCopyBytes, step.Bytes))
 	case step.Memory:
-		attrs = append(attrs, AttrWaitFor.String(WaitForMemory), number(AttrBytes, step.Bytes))
+		target = WaitForMemory
+		attrs = append(attrs, AttrWaitFor.String(target), number(AttrBytes, step.Bytes))
 	default:
-		attrs = append(attrs, AttrWaitFor.String(WaitForStream))
+		target = WaitForStream
+		attrs = append(attrs, AttrWaitFor.String(target))
 	}
-	set(span, attrs)
+	set(span, name, name.on(target), attrs)
 	return func(err error) { end(span, err) }
 }

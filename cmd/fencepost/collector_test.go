@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,7 +37,8 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, resource := range request.GetResourceSpans() {
 		for _, scope := range resource.GetScopeSpans() {
 			for _, span := range scope.GetSpans() {
-				c.spans[span.GetName()]++
+				operation, _, _ := strings.Cut(span.GetName(), " ")
+				c.spans[operation]++
 			}
 		}
 	}

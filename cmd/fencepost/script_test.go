@@ -179,18 +179,22 @@ func fakeCUDA(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(libcuda.PathVariable, library)
 }
 
-// spans demands that every line of a file is a JSON object and that the names
-// given are among the spans': spans FILE NAME...
+// spans demands that every line of a file is a JSON object and that the operations
+// or names given are among the spans': spans FILE NAME...
 func spans(ts *testscript.TestScript, _ bool, args []string) {
 	seen := map[string]int{}
 	for line := range strings.Lines(ts.ReadFile(args[0])) {
 		var span struct {
-			Name string `json:"name"`
+			Name       string         `json:"name"`
+			Attributes map[string]any `json:"attributes"`
 		}
 		if err := json.Unmarshal([]byte(line), &span); err != nil || span.Name == "" {
 			ts.Fatalf("not a span: %v\n%s", err, line)
 		}
 		seen[span.Name]++
+		if operation, ok := span.Attributes["gpumem.operation"].(string); ok {
+			seen[operation]++
+		}
 	}
 	for _, name := range args[1:] {
 		if seen[name] == 0 {

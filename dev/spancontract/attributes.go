@@ -10,6 +10,7 @@ import (
 const bytes = "By"
 
 var definitions = []Definition{
+	{t.AttrSpanOperation, attribute.STRING, "", "the operation, with which the span's name begins, without its target"},
 	{t.AttrDevice, attribute.INT64, "", "the device's ordinal"},
 	{t.AttrStream, attribute.INT64, "", "the allocation stream of an alloc and a dealloc, the launch's stream otherwise; on a link the stream of the work waited for"},
 	{t.AttrGeneration, attribute.INT64, "", "the block, by the number that logs and findings have too; on a refused prepare the block that the error names"},

@@ -10,7 +10,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // Check compares spans with the contract, and says where one is not as that has
@@ -29,7 +31,7 @@ func Check(spans []sdktrace.ReadOnlySpan) (problems []string) {
 	return problems
 }
 
-// names are those of the spans that are checked, [Caller] of other scopes'.
+// names are the operations of the spans that are checked, [Caller] of other scopes'.
 type names map[trace.SpanID]telemetry.SpanName
 
 func namesOf(spans []sdktrace.ReadOnlySpan) names {
@@ -37,20 +39,47 @@ func namesOf(spans []sdktrace.ReadOnlySpan) names {
 	for _, s := range spans {
 		n[s.SpanContext().SpanID()] = Caller
 		if s.InstrumentationScope().Name == telemetry.ScopeName {
-			n[s.SpanContext().SpanID()] = telemetry.SpanName(s.Name())
+			n[s.SpanContext().SpanID()] = operationOf(s)
 		}
 	}
 	return n
 }
 
+func operationOf(s sdktrace.ReadOnlySpan) telemetry.SpanName {
+	return telemetry.SpanName(valueOf(s, telemetry.AttrSpanOperation))
+}
+
+// valueOf is the text of an attribute, empty if s has none.
+func valueOf(s sdktrace.ReadOnlySpan, key attribute.Key) string {
+	for _, kv := range s.Attributes() {
+		if kv.Key == key {
+			return kv.Value.AsString()
+		}
+	}
+	return ""
+}
+
+// objectToName demands the operation and its target, or other for one that is not told apart.
+func objectToName(row *Row, s sdktrace.ReadOnlySpan) string {
+	operation, target := string(row.Operation), valueOf(s, row.Target)
+	possible := []string{operation + " " + target, operation + " " + string(metrics.OtherTag)}
+	if target == "" || row.Target == telemetry.AttrTag && core.Tag(target) == core.Tag("").OrUntagged() {
+		possible = []string{operation}
+	}
+	if slices.Contains(possible, s.Name()) {
+		return ""
+	}
+	return fmt.Sprintf("the name is %q of the target %q", s.Name(), target)
+}
+
 // rowOf is the one row that fits, or what is wrong. Of a span that fits none it
-// tells what each row of its name objects to.
+// tells what each row of its operation objects to.
 func (n names) rowOf(s sdktrace.ReadOnlySpan) (fits *Row, problem string) {
 	var fitting []*Row
 	var objections []string
 	for i := range rows {
 		row := &rows[i]
-		if string(row.Name) != s.Name() {
+		if row.Operation != operationOf(s) {
 			continue
 		}
 		if wrong := n.objection(row, s); wrong != "" {
@@ -78,6 +107,9 @@ func (n names) objection(row *Row, s sdktrace.ReadOnlySpan) string {
 		return fmt.Sprintf("the status is %v", s.Status().Code)
 	}
 	if wrong := objectTo(s.Attributes(), row.Attributes, failed); wrong != "" {
+		return wrong
+	}
+	if wrong := objectToName(row, s); wrong != "" {
 		return wrong
 	}
 	if parent := n.parent(s); !slices.Contains(row.Parents, parent) {

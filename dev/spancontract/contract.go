@@ -76,11 +76,14 @@ type Event struct {
 	Attributes []Attribute
 }
 
-// Row is one kind of span as it comes out. The rows of one name differ so much
+// Row is one kind of span as it comes out. The rows of one operation differ so much
 // that a span fits one of them only.
 type Row struct {
-	Name telemetry.SpanName
-	// Case tells rows of one name apart.
+	Operation telemetry.SpanName
+	// Target is the attribute whose value stands behind the operation in the name, if
+	// the span has that and the value is told apart there.
+	Target attribute.Key
+	// Case tells rows of one operation apart.
 	Case string
 	// When says which spans these are.
 	When       string
@@ -94,9 +97,9 @@ type Row struct {
 // ID names the row, such as "gpumem.alloc, failed".
 func (r *Row) ID() string {
 	if r.Case == "" {
-		return string(r.Name)
+		return string(r.Operation)
 	}
-	return string(r.Name) + ", " + r.Case
+	return string(r.Operation) + ", " + r.Case
 }
 
 // always, onFailure and sometimes make attributes of rows.

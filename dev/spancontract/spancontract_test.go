@@ -24,7 +24,7 @@ func TestTheContractHasEveryName(t *testing.T) {
 	text := must.Get(os.ReadFile("../../telemetry/names.go"))(t)
 	rows, keys := map[string]bool{}, map[string]bool{}
 	for _, row := range spancontract.Rows() {
-		rows[string(row.Name)] = true
+		rows[string(row.Operation)] = true
 	}
 	for _, d := range spancontract.Definitions() {
 		keys[string(d.Key)] = true
@@ -50,11 +50,11 @@ func layer(change func(*tracetest.SpanStub)) []sdktrace.ReadOnlySpan {
 		return trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{id}, TraceFlags: trace.FlagsSampled})
 	}
 	request := tracetest.SpanStub{Name: "request", SpanContext: context(1)}
-	alloc := tracetest.SpanStub{Name: string(telemetry.SpanAlloc), SpanContext: context(2), Parent: context(1), SpanKind: trace.SpanKindInternal, InstrumentationScope: scope,
+	alloc := tracetest.SpanStub{Name: "gpumem.alloc t", SpanContext: context(2), Parent: context(1), SpanKind: trace.SpanKindInternal, InstrumentationScope: scope,
 		Attributes: []attribute.KeyValue{telemetry.AttrDevice.Int(0), telemetry.AttrStream.Int(1), telemetry.AttrGeneration.Int(2), telemetry.AttrTag.String("t"),
-			telemetry.AttrRequested.Int(3), telemetry.AttrBytes.Int(4), telemetry.AttrState.String("live")}}
-	stub := tracetest.SpanStub{Name: string(telemetry.SpanLayer), SpanContext: context(3), Parent: context(2), SpanKind: trace.SpanKindInternal, InstrumentationScope: scope,
-		Attributes: []attribute.KeyValue{telemetry.AttrDevice.Int(0), telemetry.AttrLayer.String("log"), telemetry.AttrOperation.String("allocate")}}
+			telemetry.AttrRequested.Int(3), telemetry.AttrBytes.Int(4), telemetry.AttrState.String("live"), telemetry.AttrSpanOperation.String(string(telemetry.SpanAlloc))}}
+	stub := tracetest.SpanStub{Name: "gpumem.layer log", SpanContext: context(3), Parent: context(2), SpanKind: trace.SpanKindInternal, InstrumentationScope: scope,
+		Attributes: []attribute.KeyValue{telemetry.AttrDevice.Int(0), telemetry.AttrLayer.String("log"), telemetry.AttrOperation.String("allocate"), telemetry.AttrSpanOperation.String(string(telemetry.SpanLayer))}}
 	change(&stub)
 	return tracetest.SpanStubs{request, alloc, stub}.Snapshots()
 }
@@ -63,10 +63,12 @@ func layer(change func(*tracetest.SpanStub)) []sdktrace.ReadOnlySpan {
 func TestTheCheckSeesABrokenSpan(t *testing.T) {
 	for want, change := range map[string]func(*tracetest.SpanStub){
 		"":                               func(*tracetest.SpanStub) {},
-		"fits no row: []":                func(s *tracetest.SpanStub) { s.Name = "gpumem.flush" },
+		"fits no row: []":                func(s *tracetest.SpanStub) { s.Attributes[3] = telemetry.AttrSpanOperation.String("gpumem.flush") },
+		"the name is \"gpumem.layer\"":   func(s *tracetest.SpanStub) { s.Name = "gpumem.layer" },
+		"of the target \"log\"":          func(s *tracetest.SpanStub) { s.Name = "gpumem.layer budget" },
 		"the kind is client":             func(s *tracetest.SpanStub) { s.SpanKind = trace.SpanKindClient },
 		"gpumem.tag does not belong":     func(s *tracetest.SpanStub) { s.Attributes = append(s.Attributes, telemetry.AttrTag.String("x")) },
-		"gpumem.layer.name is missing":   func(s *tracetest.SpanStub) { s.Attributes = append(s.Attributes[:1:1], s.Attributes[2]) },
+		"gpumem.layer.name is missing":   func(s *tracetest.SpanStub) { s.Attributes = append(s.Attributes[:1:1], s.Attributes[2:]...) },
 		"cuda.device.index stands there": func(s *tracetest.SpanStub) { s.Attributes = append(s.Attributes, telemetry.AttrDevice.Int(0)) },
 		"is of type STRING":              func(s *tracetest.SpanStub) { s.Attributes[0] = telemetry.AttrDevice.String("0") },
 		"the status is Ok":               func(s *tracetest.SpanStub) { s.Status.Code = codes.Ok },

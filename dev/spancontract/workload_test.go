@@ -331,14 +331,16 @@ func (t *traced) ended(r core.Resource, req core.UseRequest, end func(context.Co
 func (t *traced) orphans() {
 	findings := telemetry.NewFindings(telemetry.FindingsConfig{TracerProvider: t.provider})
 	for _, s := range t.recorder.Ended() {
-		if s.Name() == string(telemetry.SpanLaunch) {
+		if slices.Contains(s.Attributes(), telemetry.AttrSpanOperation.String(string(telemetry.SpanLaunch))) {
 			span := core.SpanRef{TraceID: s.SpanContext().TraceID(), SpanID: s.SpanContext().SpanID()}
 			findings.Report(core.Finding{Kind: names.FindingStickyError, Source: "health", Text: "gone", Suspects: []core.UseRecord{{Span: span, LaunchID: 1}}})
 			break
 		}
 	}
 	for _, name := range []telemetry.SpanName{telemetry.SpanLaunch, telemetry.SpanAlloc, telemetry.SpanDealloc} {
-		i := slices.IndexFunc(t.recorder.Ended(), func(s sdktrace.ReadOnlySpan) bool { return s.Name() == string(name) })
+		i := slices.IndexFunc(t.recorder.Ended(), func(s sdktrace.ReadOnlySpan) bool {
+			return slices.Contains(s.Attributes(), telemetry.AttrSpanOperation.String(string(name)))
+		})
 		if i < 0 {
 			t.Fatalf("no %s to hang a finding under", name)
 		}

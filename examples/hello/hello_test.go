@@ -33,7 +33,7 @@ func TestHelloRunsAsAModuleOfItsOwn(t *testing.T) {
 	run(t, dir, "go", "build", asTheTest(), "-o", "hello", ".")
 
 	right := run(t, dir, "./hello")
-	for _, want := range []string{"[11 12 13]\n[101 102 103]\n", "span gpumem.launch [", `"gpumem.launch.name":"add_each"`} {
+	for _, want := range []string{"[11 12 13]\n[101 102 103]\n", "span gpumem.launch add_each [", `"gpumem.launch.name":"add_each"`} {
 		if !strings.Contains(right, want) {
 			t.Errorf("it does not print %q:\n%s", want, right)
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
-	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 //go:embed add.ptx
@@ -53,9 +52,7 @@ func main() {
 		}))
 	}
 	must(rt.Close(ctx))
-	i := slices.IndexFunc(spans.Ended(), func(s trace.ReadOnlySpan) bool {
-		return s.Name() == "gpumem.launch" && slices.Contains(s.Attributes(), telemetry.AttrLaunchName.String("add_each"))
-	})
+	i := slices.IndexFunc(spans.Ended(), func(s trace.ReadOnlySpan) bool { return s.Name() == "gpumem.launch add_each" })
 	fmt.Println("span", spans.Ended()[i].Name(), spans.Ended()[i].Attributes())
 	for _, f := range rt.Findings().Recent() {
 		fmt.Println("found", f.Kind, "in", f.Victim.Tag, "by", f.Suspects)

@@ -464,7 +464,7 @@ func TestARefusalThatIsNotSampledLeadsToItsOneSpan(t *testing.T) {
 	must(t, json.NewDecoder(response.Body).Decode(&problem))
 	must(t, r.traces.provider.ForceFlush(t.Context()))
 	got := spans.GetSpans()
-	if len(got) != 1 || got[0].Name != "gpumem.refusal" || got[0].SpanContext.TraceID().String() != problem.TraceID {
+	if len(got) != 1 || got[0].Name != "gpumem.refusal service.sort" || got[0].SpanContext.TraceID().String() != problem.TraceID {
 		t.Fatalf("%d spans %v, the answer names %q", len(got), got, problem.TraceID)
 	}
 	refused := line(t, lines, "a request was refused", "trace_id="+problem.TraceID, "span_id="+got[0].SpanContext.SpanID().String(), "trace=event")

@@ -92,7 +92,12 @@ func TracedRuntime(t *testing.T, cfg fencepost.Config) (*fencepost.Runtime, *tra
 	return OpenDirty(t, cfg), recorder
 }
 
-// SpansNamed are the recorded spans of a name.
-func SpansNamed(recorder *tracetest.SpanRecorder, name telemetry.SpanName) []sdktrace.ReadOnlySpan {
-	return slices.DeleteFunc(recorder.Ended(), func(s sdktrace.ReadOnlySpan) bool { return s.Name() != string(name) })
+// SpansOf are the recorded spans of an operation.
+func SpansOf(recorder *tracetest.SpanRecorder, operation telemetry.SpanName) []sdktrace.ReadOnlySpan {
+	return slices.DeleteFunc(recorder.Ended(), func(s sdktrace.ReadOnlySpan) bool { return !IsOf(s, operation) })
+}
+
+// IsOf reports whether s is a span of an operation.
+func IsOf(s sdktrace.ReadOnlySpan, operation telemetry.SpanName) bool {
+	return slices.Contains(s.Attributes(), telemetry.AttrSpanOperation.String(string(operation)))
 }

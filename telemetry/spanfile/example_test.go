@@ -36,6 +36,6 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(span.Name, span.Attributes["gpumem.tag"], span.Attributes["gpumem.block.bytes"], span.Status.Code)
+	fmt.Println(span.Name, span.Attributes["gpumem.block.bytes"], span.Status.Code)
 	// Output: gpumem.alloc index.build 4096 Unset
 }

@@ -101,7 +101,7 @@ func TestThroughTheSDK(t *testing.T) {
 		must.Do(t, json.Unmarshal([]byte(line), &s))
 		got = append(got, s.Name)
 	}
-	if want := []string{"gpumem.alloc", "gpumem.dealloc"}; !reflect.DeepEqual(got, want) {
+	if want := []string{"gpumem.alloc x", "gpumem.dealloc x"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("wrote %v, want %v", got, want)
 	}
 }

@@ -71,7 +71,11 @@ func spanRows() string {
 	var out strings.Builder
 	var event spancontract.Event // all rows that have an event have this one
 	for _, row := range spancontract.Rows() {
-		text := "`" + string(row.Name) + "`"
+		text := "`" + string(row.Operation)
+		if row.Target != "" {
+			text += " {" + string(row.Target) + "}"
+		}
+		text += "`"
 		if row.Case != "" {
 			text += ", " + row.Case
 		}
@@ -107,6 +111,9 @@ func attributeNames(attributes []spancontract.Attribute) string {
 	var conditions []string
 	of := map[string][]string{}
 	for _, a := range attributes {
+		if a.Key == telemetry.AttrSpanOperation {
+			continue // which all have
+		}
 		when, name := a.When, "`"+string(a.Key)+"`"
 		if a.Presence == spancontract.OnFailure {
 			when = "it failed"

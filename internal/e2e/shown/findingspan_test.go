@@ -17,14 +17,14 @@ import (
 func TestAFindingHangsUnderTheLaunchThatDidIt(t *testing.T) {
 	rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: "hunt"})
 	e2e.Overrun(t, rt, "victim")
-	launches, findings := e2e.SpansNamed(recorder, telemetry.SpanLaunch), e2e.SpansNamed(recorder, telemetry.SpanFinding)
+	launches, findings := e2e.SpansOf(recorder, telemetry.SpanLaunch), e2e.SpansOf(recorder, telemetry.SpanFinding)
 	if len(launches) != 1 || len(findings) != 1 {
 		t.Fatalf("%d launches and %d findings are traced", len(launches), len(findings))
 	}
 	// The guard knows the use by its launch or by its finish span; both are
 	// the launch's trace.
 	f := findings[0]
-	parents := slices.Concat(launches, e2e.SpansNamed(recorder, telemetry.SpanFinish), e2e.SpansNamed(recorder, telemetry.SpanPrepare))
+	parents := slices.Concat(launches, e2e.SpansOf(recorder, telemetry.SpanFinish), e2e.SpansOf(recorder, telemetry.SpanPrepare))
 	if !slices.ContainsFunc(parents, func(s sdktrace.ReadOnlySpan) bool { return s.SpanContext().SpanID() == f.Parent().SpanID() }) ||
 		f.SpanContext().TraceID() != launches[0].SpanContext().TraceID() {
 		t.Errorf("the finding hangs under %v of trace %v", f.Parent().SpanID(), f.SpanContext().TraceID())
@@ -44,7 +44,7 @@ func TestARefusedMisuseIsAnEventOfItsCall(t *testing.T) {
 	if _, err := rt.Deallocate(t.Context(), b.ID); err == nil {
 		t.Fatal("freed twice")
 	}
-	spans := e2e.SpansNamed(recorder, telemetry.SpanDealloc)
+	spans := e2e.SpansOf(recorder, telemetry.SpanDealloc)
 	if len(spans) != 2 || len(spans[0].Events()) != 0 || len(spans[1].Events()) != 1 || spans[1].Events()[0].Name != string(telemetry.SpanFinding) {
 		t.Errorf("the events of the two frees: %v", spans)
 	}
@@ -68,7 +68,7 @@ func TestWhatTheFindingsOfTheOracleLack(t *testing.T) {
 		if u := f.Suspects[0]; u.Launch != "memset" || u.Stream != s.ID() || u.Access != core.Write || u.LaunchID != 0 || !u.Span.IsZero() {
 			t.Errorf("guard %s: it suspects %+v", guard, u)
 		}
-		if n := len(e2e.SpansNamed(recorder, telemetry.SpanFinding)); n != 0 {
+		if n := len(e2e.SpansOf(recorder, telemetry.SpanFinding)); n != 0 {
 			t.Errorf("guard %s: it has %d spans", guard, n)
 		}
 		if got := len(f.Uses) == 1 && f.Uses[0].Launch == "guilty" && f.Uses[0].LaunchID != 0; got != known || !known && len(f.Uses)+len(f.AllocStack) != 0 {

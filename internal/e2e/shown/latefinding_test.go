@@ -172,7 +172,7 @@ func TestALateFindingReachesTheTraceOfARequestThatIsNotSampled(t *testing.T) {
 				t.Fatalf("%d spans, want the finding's: %v", len(spans), f)
 			}
 			s, request := spans[0], trace.SpanContextFromContext(ctx)
-			if s.Name() != string(telemetry.SpanFinding) || s.SpanContext().TraceID() != request.TraceID() || s.Parent().SpanID() != request.SpanID() {
+			if !e2e.IsOf(s, telemetry.SpanFinding) || s.SpanContext().TraceID() != request.TraceID() || s.Parent().SpanID() != request.SpanID() {
 				t.Errorf("the span %s %v is under %v", s.Name(), s.SpanContext(), s.Parent())
 			}
 			if got := spanText(s, telemetry.AttrTrace); got != names.TraceEvent {
@@ -205,12 +205,12 @@ func TestALateFindingReachesTheLaunchOfARequestThatIsSampled(t *testing.T) {
 			c := newCulprit(t, look.cfg)
 			ctx := c.request("culprit", true)
 			f := look.do(c, ctx)
-			found := e2e.SpansNamed(c.recorder, telemetry.SpanFinding)
+			found := e2e.SpansOf(c.recorder, telemetry.SpanFinding)
 			if len(found) == 0 {
 				t.Fatalf("no span of %v", f)
 			}
 			finishes := map[trace.SpanID]bool{}
-			for _, s := range e2e.SpansNamed(c.recorder, telemetry.SpanFinish) {
+			for _, s := range e2e.SpansOf(c.recorder, telemetry.SpanFinish) {
 				finishes[s.SpanContext().SpanID()] = true
 			}
 			for _, s := range found {
@@ -245,7 +245,7 @@ func TestAFindingWithoutALaunchReachesTheRequestOfItsVictim(t *testing.T) {
 		if f := c.found(names.FindingLeak); trace.TraceID(f.Span.TraceID) != trace.SpanContextFromContext(allocator).TraceID() || f.Span.Extent(f.Alone) != extent {
 			t.Errorf("%s is told in %x (%s)", f.Kind, f.Span.TraceID, f.Span.Extent(f.Alone))
 		}
-		if spans := e2e.SpansNamed(c.recorder, telemetry.SpanFinding); len(spans) != 2 {
+		if spans := e2e.SpansOf(c.recorder, telemetry.SpanFinding); len(spans) != 2 {
 			t.Errorf("%d spans of 2 findings", len(spans))
 		}
 	}
@@ -264,7 +264,7 @@ func TestARefusedMisuseInARequestThatIsNotSampledIsToldOnce(t *testing.T) {
 		}
 		_ = c.found(names.FindingUninitializedRead)
 		spans := c.recorder.Ended()
-		if len(spans) != 1 || spans[0].Name() != string(want) || spans[0].SpanContext().TraceID() != trace.SpanContextFromContext(ctx).TraceID() {
+		if len(spans) != 1 || !e2e.IsOf(spans[0], want) || spans[0].SpanContext().TraceID() != trace.SpanContextFromContext(ctx).TraceID() {
 			t.Errorf("%s: spans %v", policy, spans)
 		}
 		c.free(ctx, b)

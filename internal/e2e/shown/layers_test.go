@@ -20,7 +20,7 @@ import (
 func layersUnder(spans []sdktrace.ReadOnlySpan, parent trace.SpanID) string {
 	var below []string
 	for _, s := range spans {
-		if s.Name() == string(telemetry.SpanLayer) && s.Parent().SpanID() == parent {
+		if e2e.IsOf(s, telemetry.SpanLayer) && s.Parent().SpanID() == parent {
 			values := attribute.NewSet(s.Attributes()...)
 			name, _ := values.Value(telemetry.AttrLayer)
 			op, _ := values.Value(telemetry.AttrOperation)
@@ -40,7 +40,7 @@ func TestASlowAllocationShowsItsLayers(t *testing.T) {
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 3<<20, core.DefaultStream, "a"))
 	recorder.Reset()
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 3<<20, core.DefaultStream, "b"))
-	alloc := e2e.SpansNamed(recorder, telemetry.SpanAlloc)[0]
+	alloc := e2e.SpansOf(recorder, telemetry.SpanAlloc)[0]
 	got := layersUnder(recorder.Ended(), alloc.SpanContext().SpanID())
 	var want []string
 	for _, op := range []string{"prepare", "finish", "deallocate", "reap", "allocate", "prepare", "finish"} {

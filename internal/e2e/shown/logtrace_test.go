@@ -38,7 +38,7 @@ func TestARefusalInTheLogLeadsToItsTrace(t *testing.T) {
 		must.Do(t, sink.Close(context.Background()))
 		refused := request.SpanContext().SpanID()
 		if level == telemetry.LevelOperations {
-			alloc := e2e.SpansNamed(recorder, telemetry.SpanAlloc)[0]
+			alloc := e2e.SpansOf(recorder, telemetry.SpanAlloc)[0]
 			if alloc.Status().Code != codes.Error || alloc.Parent().SpanID() != refused {
 				t.Errorf("the allocation's span: %+v under %v", alloc.Status(), alloc.Parent())
 			}
@@ -95,7 +95,7 @@ func TestARefusalOfAnUnsampledRequestLeadsToItsSpan(t *testing.T) {
 			for i, s := range spans {
 				var line map[string]any
 				e2e.Succeed(t, "parse", json.Unmarshal([]byte(lines[i]), &line))
-				if s.Name() != string(telemetry.SpanRefusal) || s.Parent().SpanID() != request.SpanContext().SpanID() || line["msg"] != "gpu memory refusal" ||
+				if !e2e.IsOf(s, telemetry.SpanRefusal) || s.Parent().SpanID() != request.SpanContext().SpanID() || line["msg"] != "gpu memory refusal" ||
 					line["trace_id"] != request.SpanContext().TraceID().String() || line["span_id"] != s.SpanContext().SpanID().String() || line["trace"] != "event" {
 					t.Errorf("%s, %v: %s, the span is %v", guard, level, lines[i], s.SpanContext())
 				}

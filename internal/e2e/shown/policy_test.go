@@ -23,7 +23,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
-	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -209,7 +208,7 @@ func TestAStopFlushesSpans(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "hunt", GuardPolicy: fencepost.PolicyStop, TracerProvider: provider, OnStop: func(core.Finding) {
 		n := 0
 		for _, s := range exporter.GetSpans() {
-			if s.Name == string(telemetry.SpanFinding) {
+			if s.Name == "gpumem.finding oob-write" {
 				n++
 			}
 		}

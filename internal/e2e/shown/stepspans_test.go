@@ -26,12 +26,12 @@ func stepsOf(spans []sdktrace.ReadOnlySpan) (steps []string) {
 		names[s.SpanContext().SpanID()] = s.Name()
 	}
 	for _, s := range spans {
-		if s.Name() != string(telemetry.SpanCopy) && s.Name() != string(telemetry.SpanWait) {
+		if !e2e.IsOf(s, telemetry.SpanCopy) && !e2e.IsOf(s, telemetry.SpanWait) {
 			continue
 		}
 		line := s.Name()
 		for _, kv := range s.Attributes() {
-			if kv.Key == telemetry.AttrCopyDirection || kv.Key == telemetry.AttrCopyBytes {
+			if kv.Key == telemetry.AttrCopyBytes {
 				line += " " + kv.Value.String()
 			}
 		}
@@ -66,7 +66,7 @@ func TestAJobsCopiesAndWaitsAreInItsTrace(t *testing.T) {
 	ctx, request = sdktrace.NewTracerProvider().Tracer("service").Start(t.Context(), "POST /sort")
 	work(ctx)
 	request.End()
-	want := []string{`gpumem.copy to_device 12 in "gpumem.launch"`, `gpumem.copy to_host 12 in "gpumem.launch"`, `gpumem.wait in ""`, `gpumem.copy to_device 8 in "gpumem.launch"`, `gpumem.wait in ""`}
+	want := []string{`gpumem.copy to_device 12 in "gpumem.launch copy.to_device"`, `gpumem.copy to_host 12 in "gpumem.launch copy.to_host"`, `gpumem.wait stream in ""`, `gpumem.copy to_device 8 in "gpumem.launch copy.to_device"`, `gpumem.wait stream in ""`}
 	if got := stepsOf(recorder.Ended()); !slices.Equal(got, want) {
 		t.Errorf("the trace has %q, want %q", got, want)
 	}
@@ -84,11 +84,11 @@ func TestACopyBetweenDevicesIsInTheTrace(t *testing.T) {
 	e2e.Succeed(t, "freeing", x.Free(ctx))
 	e2e.Succeed(t, "freeing", y.Free(ctx))
 	request.End()
-	want := []string{`gpumem.copy from_peer 4000 in "gpumem.launch"`, `gpumem.wait in ""`}
+	want := []string{`gpumem.copy from_peer 4000 in "gpumem.launch copy.from_peer"`, `gpumem.wait stream in ""`}
 	if got := stepsOf(recorder.Ended()); !slices.Equal(got, want) {
 		t.Errorf("the trace has %q, want %q", got, want)
 	}
-	for _, s := range e2e.SpansNamed(recorder, telemetry.SpanCopy) {
+	for _, s := range e2e.SpansOf(recorder, telemetry.SpanCopy) {
 		if attributeOf(s, telemetry.AttrDevice) != 1 {
 			t.Errorf("the copy is of device %v", s.Attributes())
 		}

@@ -1,7 +1,6 @@
 package web_test
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -24,9 +23,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden traces")
 
-// shown are the attributes that a golden trace has, in their order.
+// shown are the attributes that a golden trace has beside the names of its spans, in their order.
 var shown = []attribute.Key{"http.request.method", "http.route", "http.response.status_code", "service.reserve.bytes",
-	telemetry.AttrCopyDirection, telemetry.AttrCopyBytes, telemetry.AttrWaitFor, telemetry.AttrLaunchName, telemetry.AttrStream, telemetry.AttrGeneration, telemetry.AttrTag, telemetry.AttrRequested, telemetry.AttrAccess,
+	telemetry.AttrCopyBytes, telemetry.AttrStream, telemetry.AttrGeneration, telemetry.AttrTag, telemetry.AttrRequested, telemetry.AttrAccess,
 	telemetry.AttrState, telemetry.AttrWaitsQueued, telemetry.AttrCrossStream, telemetry.AttrOutcome, telemetry.AttrErrorType}
 
 // tree renders spans as a tree. Streams and generations are numbered as they
@@ -89,9 +88,9 @@ func (tr *tree) line(s tracetest.SpanStub, depth int) {
 			fmt.Fprintf(&tr.text, " %s=%s", short, v.String())
 		}
 	}
-	tr.names[s.SpanContext.SpanID()] = cmp.Or(values[telemetry.AttrLaunchName].String(), "") + " " + name
+	tr.names[s.SpanContext.SpanID()] = name
 	for _, l := range s.Links {
-		fmt.Fprintf(&tr.text, " -> %s", strings.TrimSpace(tr.names[l.SpanContext.SpanID()]))
+		fmt.Fprintf(&tr.text, " -> %s", tr.names[l.SpanContext.SpanID()])
 	}
 	if s.Status.Description != "" {
 		fmt.Fprintf(&tr.text, " error: %s", s.Status.Description)
