@@ -229,7 +229,7 @@ func playBooks(t *testing.T, seed uint64) {
 				t.Fatalf("seed %d: a stretch ended with %+v, want %d and %d, or as much as %d more", seed, got, recent, live, moreRecent)
 			}
 			recent, moreRecent = live, 0
-		case rnd.IntN(turns) == 0:
+		case rnd.IntN(turns/2+1) == 0:
 			g.tire()
 			moreRecent = max(leastSlack, g.Recent(Requested)/peakError)
 			more = max(more, moreRecent)
