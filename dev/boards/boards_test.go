@@ -293,6 +293,27 @@ func TestTimelinesSayWords(t *testing.T) {
 	}
 }
 
+// A hundred runtimes, tags or GPUs are no hundred lines.
+func TestWhatThereIsManyOfIsDrawnInPart(t *testing.T) {
+	many, bounded := regexp.MustCompile(`\{\{(job|instance|tag|uuid|UUID|op|kind)}}`), regexp.MustCompile(`\b(top|bottom)k\(`)
+	drawn := 0
+	for _, b := range boards.Boards() {
+		for _, p := range b.Panels {
+			for _, q := range p.Queries {
+				if (p.Kind != boards.TimeSeries && p.Kind != boards.StateTimeline) || !many.MatchString(q.Legend) {
+					continue
+				}
+				if drawn++; !bounded.MatchString(q.Expr) {
+					t.Errorf("%s: %s draws all of them: %s", b.File, p.Title, q.Expr)
+				}
+			}
+		}
+	}
+	if drawn < 20 {
+		t.Errorf("%d queries draw what there are many of", drawn)
+	}
+}
+
 // A unit of a whole table would be one of its labels, too: device "0" as 0 %.
 // Columns have room, and a legend tells what is from what was.
 func TestValuesCanBeReadForWhatTheyAre(t *testing.T) {

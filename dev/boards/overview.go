@@ -213,7 +213,7 @@ var overview = Board{
 				{Expr: largest(5, "job, instance", eitherOf(`histogram_quantile(0.99, sum by (job, instance, le) (rate(`, `_bucket{@process}[$__rate_interval]))) >= 0`)), Legend: "{{instance}}, 99 %", Exemplars: true, Proof: moves("work", 0.01)},
 				{Expr: eitherOf(`sum(rate(`, `_count{@process}[$__rate_interval]))`), Legend: "requests", RightUnit: units.OpsPerSecond, Proof: moves("work", 10)}}},
 		{Title: "The GPUs, by dcgm-exporter", Kind: TimeSeries, Unit: units.Percent, Width: 12, None: "no dcgm-exporter",
-			Shows: "The share of the time in which a kernel ran on the GPUs of these runtimes, their temperature and their power.",
+			Shows: "The share of the time in which a kernel ran on the GPUs of these runtimes, their temperature and their power, of each the three highest.",
 			Bad:   "Low while requests wait: the service waits for memory, streams or the host. Temperature or power at the limit of the device, which then slows down.",
 			Do:    "Compare with refusals and with the waits for streams; see to the cooling.",
 			Queries: []Query{
@@ -386,7 +386,7 @@ func identified(how, series string) string {
 // ofOurs is a metric of dcgm-exporter, which calls UUID what we call uuid, of
 // the GPUs that the chosen runtimes use.
 func ofOurs(metric string) string {
-	return `max by (UUID) (` + metric + ` and on (UUID) label_replace(gpumem_device_info{@}, "UUID", "$1", "uuid", "(.*)"))`
+	return largest(3, "UUID", `max by (UUID) (`+metric+` and on (UUID) label_replace(gpumem_device_info{@}, "UUID", "$1", "uuid", "(.*)"))`)
 }
 
 // eitherOf asks for the conventional metric of requests, or else the example's.
