@@ -38,7 +38,7 @@ var fleet = Board{
 			Queries: []Query{
 				{Expr: `topk(10, ` + budgetShare + `)`, Proof: moves("slack", 0.2)},
 				{Expr: `topk(10, sum by (job, instance, device) (rate(gpumem_refusals_total{@}[$__rate_interval])) > 0)`, Proof: moves("refuse", 5)}}},
-		{Row: "Which are not like the others?", Title: "Live memory away from the median", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12, Link: "overview",
+		{Row: "Which are not like the others?", Title: "Live memory away from the median", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12, None: "none holds more than the median", Link: "overview",
 			Shows: "The five runtimes that hold most beyond the median of their job.",
 			Bad:   "One leaves the others for hours: it leaks, or gets another load.",
 			Do:    "Open the overview for the instance and compare its tags with those of another.",

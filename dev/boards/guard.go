@@ -40,7 +40,7 @@ var guard = Board{
 			States: []State{{"0", "off", "text"}, {"1", "ledger", "blue"}, {"2", "sample", "green"}, {"3", "hunt", "orange"}},
 			Queries: []Query{{Expr: largest(5, "instance, device", `max by (instance, device) (gpumem_guard_mode{@, mode="ledger"} or 2 * gpumem_guard_mode{@, mode="sample"} or 3 * gpumem_guard_mode{@, mode="hunt"})`),
 				Legend: "{{instance}} {{device}}", Proof: moves("hunt", 2)}}},
-		{Title: "Quarantine", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12, Stacked: true,
+		{Title: "Quarantine", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12, Stacked: true, None: "nothing is held back",
 			Shows: "Freed memory that the guard holds back to watch it, by tag; the five largest, and the others. It is not among the live memory of the tag.",
 			Bad:   "It is a large part of the budget, or falls to nothing under load: then late writes are not seen. One tag fills it: others' blocks leave before late writes to them show.",
 			Do:    "Size it: GuardConfig.QuarantineBytes. Falling to nothing means that the budget is too tight for it. Against one tag: give it a rate of its own (Guard().SampleTag).",
