@@ -12,6 +12,7 @@ import (
 // facade that adds the launch protocol, health and an orderly end. It follows
 // the original's XlogDeviceRuntime. All methods are safe for concurrent use.
 type Runtime struct {
+	_        [64]byte // what every operation reads shares no cache line with what others write
 	resource Resource
 	findings func(Finding)
 
@@ -19,6 +20,7 @@ type Runtime struct {
 	ending  atomic.Bool // Close has begun
 	closed  atomic.Bool // and what gives back is too
 	lost    atomic.Pointer[stickyFault]
+	_       [64]byte
 	sticky  atomic.Uint64
 	dropped atomic.Uint64
 }

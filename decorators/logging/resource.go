@@ -18,6 +18,7 @@ import (
 // same log. It is safe for concurrent use, holds no lock and keeps no state
 // about blocks.
 type Resource struct {
+	_        [64]byte
 	upstream core.Resource
 	ordinal  int
 	ops      opSet

@@ -45,6 +45,10 @@ type Ring struct {
 	lanes   []*stripe // of lanes, which write them under their own locks; sharing guards the list
 	parcels []parcel
 	each    int // how many slots of each parcel are used
+	// crowded: there is no parcel for another lane, and will be none.
+	crowded atomic.Bool
+
+	_ [64]byte // what every record reads is not in a cache line with what each parcel writes
 
 	// sharing is held while a stripe, whose lock is held, is granted a parcel, which
 	// may try for the lock of another stripe that has parcels. Only a stripe without
@@ -52,8 +56,6 @@ type Ring struct {
 	sharing sync.Mutex
 	given   int // how many parcels have an owner
 	active  int // how many stripes have parcels
-	// crowded: there is no parcel for another lane, and will be none.
-	crowded atomic.Bool
 }
 
 // maxStripes is the number of stripes of a ring that is large enough for

@@ -27,10 +27,12 @@ type Book interface {
 
 // Records are those of the blocks of one segment of a stack, which share a table.
 type Records struct {
+	_ [64]byte // what every operation reads shares no cache line with what others write
 	Book
 	own *ownBook // nil if a backend owns the table
 	// makers make the parts of new records.
 	makers atomic.Pointer[[]maker]
+	_      [64]byte
 }
 
 // NewRecords are those of a backend.

@@ -21,25 +21,23 @@
 // bytes. claimed is what is live plus the slack of all streams. A free adds its bytes to
 // its stream's slack and leaves claimed alone; an allocation takes them from there if it
 // can. Only an allocation for which the slack does not do raises claimed. As long as that stays
-// below the peak, there is no new one, and the stream claims more than it needs, as slack for
-// those that follow. Where it goes beyond the peak there could be a new one: then the slack of every stream is
-// recalled, which makes claimed the live bytes, and the peak is raised to that.
+// below the level, there is no new peak, and the stream claims more than it needs, as slack for
+// those that follow. Where it goes beyond the level there could be a new one: then the slack of every stream is
+// recalled, which makes claimed the live bytes, and the level is raised to that.
+//
+// A recall stops all streams, and leaves them without slack. Where many goroutines allocate all the time it
+// finds that not all of them have a block at that moment, and so the next one is soon due. After recallsPerTurn that had to wait
+// for a stream at work, the streams keep little slack, all of them together a part in peakError of the level (or a
+// page of the device): what one has beyond its part leaves claimed at once, and claimed raises the level itself. Then the level is
+// the truth at least, and more by what they keep at most.
 //
 // # Stretches
 //
-// Beside the peak since the beginning there is that of the stretch since the last
-// [Group.Turn]; without turns the stretch is the whole life. A stretch begins with what
-// is live, so there are more new highs in it and more recalls. They are bounded: after
-// looksPerTurn of them in one stretch only a new peak since the beginning is worth
-// another. From then on the stretch's peak is taken to be claimed, which does not fall
-// between recalls: that is the truth at least, and at most the sum of what each stream
-// had at its own highest and has claimed ahead, and never more than the peak since the beginning.
+// The level is the peak of the stretch since the last [Group.Turn], which begins with what is live, and with any slack that
+// is free; without turns the stretch is the whole life.
 //
-// Those stretches follow the clock. Those that a program asks for ([Group.Measure]) are exact to the
-// operation, and cost a common word while one is open.
-//
-// Where a stretch ends the level falls to what is live. Who raises claimed meanwhile must not
-// go by the former level, so for as long as slack is recalled there is none that would do.
+// Those stretches follow the clock. Those that a program asks for ([Group.Measure]) have the areas and the tags, too, and
+// cost a lock that all share while one is open.
 package books
 
 import (
@@ -106,7 +104,9 @@ type Books struct {
 	meter                        *meter
 	allocated, retired, released tally
 	slack                        [sizes]int64
-	underflows                   uint64
+	// keep is how much slack the stream keeps of each size; all of it, or little.
+	keep       int64
+	underflows uint64
 	// reusable is how long the blocks that were released took from the
 	// request of their free.
 	reusable core.Durations
@@ -134,7 +134,7 @@ func (b *Books) Enter(c *core.Block, e *Entry) Shortage {
 	b.allocated.add(c)
 	short := b.takeLive(c, e)
 	short[Outstanding] = b.lack(Outstanding, int64(c.Bytes))
-	b.slack[Outstanding] -= int64(c.Bytes)
+	b.add(Outstanding, -int64(c.Bytes))
 	return short
 }
 
@@ -142,7 +142,7 @@ func (b *Books) Enter(c *core.Block, e *Entry) Shortage {
 func (b *Books) EnterCovered(c *core.Block, e *Entry) {
 	b.allocated.add(c)
 	b.useSlack(c, e)
-	b.slack[Outstanding] -= int64(c.Bytes)
+	b.add(Outstanding, -int64(c.Bytes))
 }
 
 // Retire counts a block that was given back. More retired than allocated is a bug in
@@ -163,7 +163,7 @@ func (b *Books) Free(c *core.Block, e *Entry) {
 	b.retired.add(c)
 	b.released.add(c)
 	b.giveLive(c, e)
-	b.slack[Outstanding] += int64(c.Bytes)
+	b.add(Outstanding, int64(c.Bytes))
 	b.reusable.Note(0)
 	if b.retired.bytes > b.allocated.bytes {
 		b.underflows++
@@ -194,7 +194,7 @@ func (b *Books) Withhold(c *core.Block, e *Entry) bool {
 // lock must be held.
 func (b *Books) Leave(c *core.Block, took time.Duration) {
 	b.released.add(c)
-	b.slack[Outstanding] += int64(c.Bytes)
+	b.add(Outstanding, int64(c.Bytes))
 	b.reusable.Note(took)
 	if b.released.bytes > b.retired.bytes {
 		b.underflows++
@@ -236,8 +236,8 @@ func (b *Books) takeLive(c *core.Block, e *Entry) (short Shortage) {
 func (b *Books) useSlack(c *core.Block, e *Entry) {
 	if !e.Withheld {
 		e.live = true
-		b.slack[Requested] -= int64(c.Requested)
-		b.slack[Live] -= int64(c.Bytes)
+		b.add(Requested, -int64(c.Requested))
+		b.add(Live, -int64(c.Bytes))
 		if b.isFollowed(e) {
 			b.tell(c, e, 1)
 		}
@@ -266,10 +266,10 @@ func (b *Books) lack(d Size, n int64) (short int64) {
 	return 0
 }
 
-// cover makes the slack do for n, if the group has as much below the level at which it looks.
+// cover makes the slack do for n, if the group has as much below the level; where little slack is kept it will do.
 func (b *Books) cover(d Size, n int64) bool {
 	short := n - b.slack[d]
-	if short <= 0 {
+	if short <= 0 || b.keep != allSlack { // then add claims what lacks
 		return true
 	}
 	claimed := b.group.highWater[d].claim(short)
@@ -284,14 +284,26 @@ func (b *Books) giveLive(c *core.Block, e *Entry) {
 		if b.isFollowed(e) {
 			b.tell(c, e, -1)
 		}
-		b.slack[Requested] += int64(c.Requested)
-		b.slack[Live] += int64(c.Bytes)
+		b.add(Requested, int64(c.Requested))
+		b.add(Live, int64(c.Bytes))
 	}
 }
 
-// emptySlack empties the slack of a size; b.mu must be held.
-func (b *Books) emptySlack(d Size) int64 {
-	n := b.slack[d]
-	b.slack[d] = 0
-	return n
+// add adds to the slack, or takes from it.
+func (b *Books) add(d Size, n int64) {
+	if b.slack[d] += n; uint64(b.slack[d]) > uint64(b.keep) {
+		b.share(d)
+	}
+}
+
+// share claims what lacks, or lets go of most that is too much. It is not inlined, so that add is.
+//
+//go:noinline
+func (b *Books) share(d Size) {
+	m, left := &b.group.highWater[d], int64(0)
+	if b.slack[d] > 0 {
+		left = b.keep / 2
+	}
+	m.rise(m.claimed.Add(left - b.slack[d]))
+	b.slack[d] = left
 }

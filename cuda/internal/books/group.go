@@ -12,38 +12,45 @@ import (
 // Group is the books of one backend with the peaks of all of them together. The zero
 // value is empty and ready for use.
 type Group struct {
-	highWater [sizes]highWater
-	// recalling is held by the one who recalls, and guards all.
+	_         [64]byte
+	highWater [sizes]highWater // in one cache line, as all are written together
+	_         [64]byte
+	peak      [sizes]atomic.Int64 // of the stretches that are over
+	// recalling is held by the one who recalls, and guards all and waits.
 	recalling sync.Mutex
 	all       []*Books
+	waits     int // recalls since the last turn that waited for a stream
 	// opening is held over the beginning of a stretch that is measured, and over its end. meter
 	// is what all books have or are about to; it changes with both locks held.
 	opening sync.Mutex
 	meter   *meter
 }
 
-// looksPerTurn is how many recalls a stretch may cost: a second with as many
-// spends a few milliseconds on them.
-const looksPerTurn = 1024
+const (
+	// recallsPerTurn is how many recalls that wait for a stream at work a stretch may cost. Such a one takes 200 µs, for all
+	// streams, where each of sixteen processors serves one of them.
+	recallsPerTurn = 32
+	// peakError is the part of the level that may be slack after them; pageOfSlack may be in any case.
+	peakError   = 64
+	pageOfSlack = 2 << 20
+	// allSlack is for streams that keep what they have.
+	allSlack = math.MaxInt64
+)
 
-// highWater is the high-water level of one size: its peak.
+// highWater is the high-water level of one size.
 type highWater struct {
-	_       [64]byte
 	claimed atomic.Int64
-	// peak is that since the beginning, look what claimed must exceed for
-	// anybody to look. They change with recalling held.
-	peak, look atomic.Int64
-	// looked reports that the stretch has had all its looks.
-	looked atomic.Bool
-	// recent is the peak of the stretch, looks the recalls in it; recalling
-	// guards both.
-	recent int64
-	looks  int
-	_      [16]byte
+	// level is the peak of the stretch, which claimed must exceed for a new one. It rises with the
+	// lock of some books held, and falls with all of them.
+	level atomic.Int64
 }
 
-// noLevel is the level at which to look while it falls: whatever is claimed is above.
-const noLevel = math.MinInt64
+// rise makes the level n at least.
+func (m *highWater) rise(n int64) {
+	for at := m.level.Load(); n > at && !m.level.CompareAndSwap(at, n); {
+		at = m.level.Load()
+	}
+}
 
 // Add takes books in, for good, whose lock is that of a lane from now on, and whose blocks each shows
 // with that held. Nothing may be in them yet.
@@ -51,7 +58,7 @@ func (g *Group) Add(b *Books, lane *path.Lane, each func(func(*core.Block, *Entr
 	b.mu, b.group, b.each = lane, g, each
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
-	b.meter = g.meter
+	b.meter, b.keep = g.meter, g.keep()
 	g.all = append(g.all, b)
 }
 
@@ -70,21 +77,33 @@ func (g *Group) Raise(short Shortage) {
 }
 
 func (g *Group) raise(short Shortage) {
-	var above chosen
+	above := false
 	for d, n := range short {
 		m := &g.highWater[d]
-		above[d] = n != 0 && m.claimed.Add(n) > m.look.Load()
+		above = n != 0 && m.claimed.Add(n) > m.level.Load() || above
 	}
-	if above == (chosen{}) {
+	if !above {
 		return
 	}
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
-	for d := range above {
-		m := &g.highWater[d]
-		above[d] = above[d] && m.claimed.Load() > m.look.Load() // or somebody has looked meanwhile
+	for d := range g.highWater { // or somebody has looked meanwhile
+		if m := &g.highWater[d]; m.claimed.Load() > m.level.Load() {
+			g.look()
+			return
+		}
 	}
-	g.look(above)
+}
+
+// look raises the levels to what is live; recalling must be held.
+func (g *Group) look() {
+	if g.stop() {
+		g.waits++
+	}
+	for d := range g.highWater {
+		g.highWater[d].rise(g.recall(Size(d)))
+	}
+	g.resume()
 }
 
 // aheadShare is the part of what may be claimed without a look that a stream takes beyond its
@@ -95,106 +114,76 @@ const aheadShare = 16
 // lock of the books that it is for must be held: then no recall counts before their slack is there.
 func (m *highWater) claim(need int64) int64 {
 	for {
-		claimed, look := m.claimed.Load(), m.look.Load()
-		room := look - claimed
-		if look == noLevel || room < need {
+		claimed := m.claimed.Load()
+		room := m.level.Load() - claimed
+		if room < need {
 			return 0
 		}
-		n := need
-		if !m.looked.Load() { // or what is claimed ahead would count to the peak of the stretch
-			n += (room - need) / aheadShare
-		}
+		n := need + (room-need)/aheadShare
 		if m.claimed.CompareAndSwap(claimed, claimed+n) {
 			return n
 		}
 	}
 }
 
-// note takes in what a recall found; recalling must be held.
-func (m *highWater) note(claimed, live int64) {
-	m.peak.Store(max(m.peak.Load(), live))
-	m.recent = max(m.recent, live, m.bound(claimed))
-}
-
-// setLevel sets what claimed may be without a look; recalling must be held.
-func (m *highWater) setLevel() {
-	if m.looks < looksPerTurn {
-		m.look.Store(m.recent)
-		return
-	}
-	m.looked.Store(true)
-	m.look.Store(m.peak.Load())
-}
-
-// bound is what may have been live without a look, 0 if nothing more than recent;
-// recalling must be held.
-func (m *highWater) bound(claimed int64) int64 {
-	if m.looks < looksPerTurn {
-		return 0
-	}
-	return min(claimed, m.peak.Load())
-}
-
-// chosen is some of the sizes.
-type chosen [sizes]bool
-
-// look looks what is live of the sizes chosen; recalling must be held.
-func (g *Group) look(of chosen) {
-	if of == (chosen{}) {
-		return
-	}
-	claimed, live := g.recall(of)
-	for d := range of {
-		if m := &g.highWater[d]; of[d] {
-			m.note(claimed[d], live[d])
-			m.looks++
-			m.setLevel()
-		}
-	}
-}
-
-// recall empties the slack of all streams, of the sizes chosen, and returns what was claimed and what
-// is live; recalling must be held. It holds the locks of all books meanwhile: what is
-// freed here and allocated there would be counted twice.
-func (g *Group) recall(of chosen) (claimed, live [sizes]int64) {
-	var slack [sizes]int64
+// stop locks all books, so that what is freed here and allocated there is not counted twice, and reports whether
+// it waited for any; recalling must be held until they are let go.
+func (g *Group) stop() (waited bool) {
 	for _, b := range g.all {
-		b.mu.Lock()
-		for d := range of {
-			if of[d] {
-				slack[d] += b.emptySlack(Size(d))
-			}
+		if !b.mu.TryLock() {
+			waited = true
+			b.mu.Lock()
 		}
 	}
-	for d := range of {
-		if of[d] {
-			live[d] = g.highWater[d].claimed.Add(-slack[d])
-			claimed[d] = live[d] + slack[d]
-		}
-	}
+	return waited
+}
+
+// resume lets all books go.
+func (g *Group) resume() {
+	keep := g.keep()
 	for _, b := range g.all {
+		b.keep = keep
 		b.mu.Unlock()
 	}
-	return claimed, live
+}
+
+// keep is how much slack each stream keeps.
+func (g *Group) keep() int64 {
+	if g.waits < recallsPerTurn {
+		return allSlack
+	}
+	return max(g.highWater[Requested].level.Load()/peakError, pageOfSlack) / int64(max(len(g.all), 1))
+}
+
+// recall empties the slack of all books and returns what is live; all must be locked.
+func (g *Group) recall(d Size) (live int64) {
+	slack := int64(0)
+	for _, b := range g.all {
+		slack += b.slack[d]
+		b.slack[d] = 0
+	}
+	return g.highWater[d].claimed.Add(-slack)
 }
 
 // Stretch is the peak between two turns, and what was there when it ended.
 type Stretch struct{ Peak, Now int64 }
 
-// Turn ends the stretch of one size and begins the next.
-func (g *Group) Turn(d Size) Stretch {
+// Turn ends the stretch of each size and begins the next.
+func (g *Group) Turn() (ended [sizes]Stretch) {
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
-	m := &g.highWater[d]
-	m.look.Store(noLevel)
-	var of chosen
-	of[d] = true
-	claimed, live := g.recall(of)
-	m.note(claimed[d], live[d])
-	ended := Stretch{m.recent, live[d]}
-	m.recent, m.looks = live[d], 0
-	m.looked.Store(false)
-	m.setLevel()
+	g.stop()
+	for d := range g.highWater {
+		m := &g.highWater[d]
+		peak := m.level.Load()
+		g.peak[d].Store(max(g.peak[d].Load(), peak))
+		live := g.recall(Size(d))
+		m.level.Store(live)
+		m.rise(m.claimed.Load()) // who has raised it meanwhile may have gone by the former level
+		ended[d] = Stretch{max(peak, live), live}
+	}
+	g.waits = 0
+	g.resume()
 	return ended
 }
 
@@ -202,8 +191,13 @@ func (g *Group) Turn(d Size) Stretch {
 func (g *Group) Recent(d Size) int64 {
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
-	m := &g.highWater[d]
-	return max(m.recent, m.bound(m.claimed.Load()))
+	return g.highWater[d].level.Load()
+}
+
+// highest is the peak since the beginning.
+func (g *Group) highest(d Size) uint64 {
+	level := g.highWater[d].level.Load() // first: it is in peak before it falls
+	return clamp(max(level, g.peak[d].Load()))
 }
 
 // AddPeaksTo puts the peaks since the beginning into a snapshot. Each size is looked at
@@ -211,7 +205,7 @@ func (g *Group) Recent(d Size) int64 {
 // below that of a smaller. What took more bytes was live when the smaller peak was, so
 // the smaller is a bound of the larger.
 func (g *Group) AddPeaksTo(s *core.Stats) {
-	s.PeakRequested = clamp(g.highWater[Requested].peak.Load())
-	s.PeakBytes = max(s.PeakRequested, clamp(g.highWater[Live].peak.Load()))
-	s.PeakOutstanding = max(s.PeakBytes, clamp(g.highWater[Outstanding].peak.Load()))
+	s.PeakRequested = g.highest(Requested)
+	s.PeakBytes = max(s.PeakRequested, g.highest(Live))
+	s.PeakOutstanding = max(s.PeakBytes, g.highest(Outstanding))
 }

@@ -21,9 +21,7 @@ var windowLengths = [...]time.Duration{15 * time.Second, 60 * time.Second}
 // A window that is over has the peak of its seconds. Where Turn is late by some
 // time, that much of the next window counts to the one before. Where it is late by
 // a second or more, as in a process that was stopped, what was highest meanwhile
-// counts to each window that it may have been in. While the sizes reach new highs
-// more than a thousand times in one second, the rest of that second counts with
-// the sum of what each stream had at its own highest. All methods are safe for
+// counts to each window that it may have been in. All methods are safe for
 // concurrent use; none calls the device or waits for it.
 type Windows struct {
 	group *Group
@@ -54,12 +52,11 @@ func (w *Windows) Turn(now time.Time) {
 	if second == w.began {
 		return
 	}
-	live := w.group.Turn(Live)
-	outstanding := w.group.Turn(Outstanding)
+	ended := w.group.Turn()
 	for i, length := range windowLengths {
 		last, this := windowOf(second-1, length), windowOf(second, length)
-		w.live[i].turn(live, last, this)
-		w.outstanding[i].turn(outstanding, last, this)
+		w.live[i].turn(ended[Live], last, this)
+		w.outstanding[i].turn(ended[Outstanding], last, this)
 	}
 	w.began = second
 }
