@@ -295,7 +295,7 @@ func TestTimelinesSayWords(t *testing.T) {
 
 // A hundred runtimes, tags or GPUs are no hundred lines.
 func TestWhatThereIsManyOfIsDrawnInPart(t *testing.T) {
-	many, bounded := regexp.MustCompile(`\{\{(job|instance|tag|uuid|UUID|op|kind)}}`), regexp.MustCompile(`\b(top|bottom)k\(`)
+	many, bounded := regexp.MustCompile(`\{\{(job|instance|tag|uuid|UUID|op|kind)}}`), regexp.MustCompile(`\b(topk|bottomk)\(.*@ end\(\)`)
 	drawn := 0
 	for _, b := range boards.Boards() {
 		for _, p := range b.Panels {
