@@ -28,10 +28,8 @@ const (
 	// of our own Grafana would paint everything above 80 red.
 	neutral = "blue"
 	// columnWidth is how many pixels a column of a table has at least, or the last would
-	// be cut off; below shortText it needs no more than it asks for. axisFloor and axisTop are where logarithmic axes begin and end, unless
-	// values are beyond; exemplars beyond the axis are drawn at its end.
-	columnWidth, axisFloor, axisTop = 60.0, 1e-4, 0.1
-	shortText                       = 100
+	// be cut off; below shortText it needs no more than it asks for.
+	columnWidth, shortText = 60.0, 100
 
 	matchProcess = `job=~"$job", instance=~"$instance"`
 	matchDevice  = matchProcess + `, device=~"$device"`
@@ -356,24 +354,33 @@ func (p Panel) lines() timeseries.FieldConfig {
 		c.Stacking, c.FillOpacity = &common.StackingConfig{Mode: new(common.StackingModeNormal), Group: new("A")}, new(40.0)
 	}
 	if p.Log {
-		c.AxisSoftMin, c.AxisSoftMax = new(axisFloor), new(axisTop)
+		c.AxisSoftMax = nil // Grafana has none on such an axis
 		c.ScaleDistribution, c.FillOpacity = &common.ScaleDistributionConfig{Type: common.ScaleDistributionLog, Log: new(10.0)}, new(0.0)
 	}
 	return c
 }
 
 // columns leaves the columns that are named, in their order, under their
-// headings.
-func (p Panel) columns() (all []dashboard.DataTransformerConfig) {
-	names, order, rename := []string{}, object{}, object{}
+// headings. Of several queries rows with the same labels become one, and if none has
+// any, nothing is left, so that the panel says so: merged alone they would be
+// headings without a word.
+func (p Panel) columns() []dashboard.DataTransformerConfig {
+	names, order, rename, group := []string{}, object{}, object{}, object{}
 	for i, c := range p.Columns {
-		names, order[c.Label], rename[c.Label] = append(names, c.Label), i, c.Heading
+		name := c.Label
+		if len(p.Queries) > 1 && strings.HasPrefix(name, "Value") {
+			group[name] = object{"operation": "aggregate", "aggregations": []string{"lastNotNull"}}
+			name += " (lastNotNull)"
+		} else {
+			group[name] = object{"operation": "groupby", "aggregations": []string{}}
+		}
+		names, order[name], rename[name] = append(names, name), i, c.Heading
 	}
-	if len(p.Queries) > 1 {
-		all = append(all, dashboard.DataTransformerConfig{Id: "merge", Options: object{}})
+	organize := dashboard.DataTransformerConfig{Id: "organize", Options: object{"excludeByName": object{}, "indexByName": order, "renameByName": rename}}
+	if len(p.Queries) == 1 {
+		return []dashboard.DataTransformerConfig{{Id: "filterFieldsByName", Options: object{"include": object{"names": names}}}, organize}
 	}
-	return append(all, dashboard.DataTransformerConfig{Id: "filterFieldsByName", Options: object{"include": object{"names": names}}},
-		dashboard.DataTransformerConfig{Id: "organize", Options: object{"excludeByName": object{}, "indexByName": order, "renameByName": rename}})
+	return []dashboard.DataTransformerConfig{{Id: "merge", Options: object{}}, {Id: "groupBy", Options: object{"fields": group}}, organize}
 }
 
 // urlOf is where a click on a value of a panel leads, with the choice and the
