@@ -190,19 +190,19 @@ var overview = Board{
 			Shows: "Each GPU once, however many processes and containers use it: which it is (of its UUID the end), its memory, what is in use by whomever, and what the runtimes on it hold together.",
 			Bad:   "In use is far more than the runtimes hold: others have the rest.",
 			Do:    "See the whole device; nvidia-smi lists its processes.",
-			Columns: []Column{{Label: "device_name", Heading: "GPU", Width: 150}, {Label: "pci_bus_id", Heading: "PCI bus", Width: 120}, {Label: "uuid", Heading: "UUID", Width: 160},
+			Columns: []Column{{Label: "device_name", Heading: "GPU", Width: 190}, {Label: "pci_bus_id", Heading: "PCI bus", Width: 120}, {Label: "uuid", Heading: "UUID", Width: 160},
 				{Label: "Value #A", Heading: "memory", Unit: units.BytesIEC, Width: 90}, {Label: "Value #B", Heading: "in use", Unit: units.BytesIEC, Width: 90}, {Label: "Value #C", Heading: "of runtimes", Unit: units.BytesIEC, Width: 100}},
 			Queries: []Query{
 				{Expr: identified("max", `gpumem_device_total_bytes{@}`), Proof: stays("foreign", 256*mib)},
 				{Expr: identified("max", `(gpumem_device_total_bytes{@} - gpumem_device_free_bytes{@})`), Proof: moves("foreign", 60*mib)},
 				{Expr: identified("sum", `gpumem_device_held_bytes{@}`), Proof: moves("hold", 60*mib)}}},
 		{Title: "Drift of the ledger", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12, Signed: true,
-			Shows: "What the ledger says of the pool, less what the pool says itself; of a pool of the runtime's own also what is mapped, less what its streams have of it. On the right how long ago the device was last read, which is done once a second.",
+			Shows: "What the ledger says of the pool, less what the pool says itself; of a pool of the runtime's own also what is mapped, less what its streams have of it. On the right how long ago a device was last read, which is done once a second until it is lost.",
 			Bad:   "Anything but zero: memory of the driver's pool was freed around the runtime (above zero) or allocated (below), or the books are wrong. The age grows: the driver does not answer, or fails, and what is said of the device is old.",
 			Do:    "Look for calls of cuMemFreeAsync on blocks of the runtime; report it if there are none, or if the pool is the runtime's own.",
 			Queries: []Query{
 				{Expr: largest(5, "instance, device", `sum by (instance, device) (gpumem_drift_bytes{@})`), Legend: "{{instance}} {{device}}", Proof: moves("drift", 30*mib)},
-				{Expr: `max(clamp_min(time() - gpumem_device_read_timestamp_seconds{@}, 0))`, Legend: "oldest reading", RightUnit: units.Seconds, Proof: moves("deaf", 3)}}},
+				{Expr: `max(clamp_min(time() - gpumem_device_read_timestamp_seconds{@} unless on (job, instance, device) gpumem_device_lost{@} == 1, 0))`, Legend: "oldest reading", RightUnit: units.Seconds, Proof: moves("deaf", 3)}}},
 		// What the service's own metrics say: those of
 		// OpenTelemetry's conventions for HTTP, or else those of the example.
 		{Row: "The service and its GPUs", Fold: true, Title: "Requests of the service", Kind: TimeSeries, Unit: units.Seconds, Width: 12, Log: true, None: "no metrics of requests",
@@ -310,7 +310,7 @@ func ofLargestPools(of string) string {
 
 // ofFullestGPUs is of the two of which most is in use.
 func ofFullestGPUs(of string) string {
-	return `(` + of + `) and on (uuid) ` + top(2, deviceTotal+` - `+deviceFree)
+	return endOf("uuid", `(`+of+`) and on (uuid) `+top(2, deviceTotal+` - `+deviceFree))
 }
 
 // heldAtPeak is what each tag held live at the peak of the last minute.
@@ -384,14 +384,19 @@ const (
 // that: two containers on one GPU have names of their own.
 func identified(how, series string) string {
 	const identity = `device_name, pci_bus_id, uuid`
-	const end = `, "uuid", "…$1", "uuid", ".*-([^-]+-[^-]+)")` // of those of one machine the beginnings are often alike
-	return `label_replace(` + how + ` by (` + identity + `) (` + series + ` * on (job, instance, device) group_left (` + identity + `) gpumem_device_info{@})` + end
+	return endOf("uuid", how+` by (`+identity+`) (`+series+` * on (job, instance, device) group_left (`+identity+`) gpumem_device_info{@})`)
+}
+
+// endOf leaves the end of a UUID, that a legend has room for. Of those of one machine
+// the beginnings are often alike.
+func endOf(label, of string) string {
+	return fmt.Sprintf(`label_replace(%[2]s, "%[1]s", "…$1", "%[1]s", ".*-([^-]+-[^-]+)")`, label, of)
 }
 
 // ofOurs is a metric of dcgm-exporter, which calls UUID what we call uuid, of
 // the GPUs that the chosen runtimes use.
 func ofOurs(metric string) string {
-	return largest(3, "UUID", `max by (UUID) (`+metric+` and on (UUID) label_replace(gpumem_device_info{@}, "UUID", "$1", "uuid", "(.*)"))`)
+	return endOf("UUID", largest(3, "UUID", `max by (UUID) (`+metric+` and on (UUID) label_replace(gpumem_device_info{@}, "UUID", "$1", "uuid", "(.*)"))`))
 }
 
 // eitherOf asks for the conventional metric of requests, or else the example's.
