@@ -324,6 +324,8 @@ func (p Panel) style(out *dashboard.Panel) {
 		}
 		out.Options = timeseries.Options{Legend: legend, Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending}}
 	case StateTimeline:
+		// An empty answer has a frame without fields: of that it would say that it has no time.
+		out.Transformations = []dashboard.DataTransformerConfig{{Id: "filterFieldsByName", Options: object{"include": object{"pattern": ".*"}}}}
 		*custom = statetimeline.FieldConfig{FillOpacity: new(uint32(70)), LineWidth: new(uint32(0))}
 		out.Options = statetimeline.Options{MergeValues: new(true), RowHeight: 0.9, ShowValue: common.VisibilityModeAuto, AlignValue: new(common.TimelineValueAlignmentLeft),
 			Legend:  common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}},
