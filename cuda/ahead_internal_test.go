@@ -222,6 +222,35 @@ func TestThePoolGrowsAtOnceForAllThatWait(t *testing.T) {
 	}
 }
 
+// Streams take each other's pages at the same time, but a request is refused only when no page is on its way.
+func TestStreamsTakePagesAtTheSameTime(t *testing.T) {
+	b := newAheadBench(t, sim.Granule)
+	freed := b.allocate(b.lease(), sim.Granule)
+	b.free(freed)
+	b.arenas.moving.RLock() // as who is about to give a page to an arena
+	l := b.lease()
+	taken := b.allocate(l, sim.Granule)
+	if steals := b.Stats().OwnPool.Steals.Count; steals != 1 {
+		t.Errorf("%d steals", steals)
+	}
+	refused := b.allocateLater(sim.Granule)
+	for b.arenas.moving.TryRLock() { // until it waits for all who move pages
+		b.arenas.moving.RUnlock()
+		runtime.Gosched()
+	}
+	select {
+	case got := <-refused:
+		t.Errorf("an answer while a page was on its way: %v", got.error)
+	default:
+	}
+	b.arenas.moving.RUnlock()
+	if got := <-refused; !errors.Is(got.error, core.ErrOutOfMemory) {
+		t.Errorf("a request for more than there is: %v", got.error)
+	}
+	b.free(taken)
+	b.holds("at the end", 1)
+}
+
 // While the driver maps memory for a large request, another stream grows. Whether the books agree cannot be said then.
 func TestNoRequestWaitsForALargeGrowth(t *testing.T) {
 	for _, m := range []drivertest.Method{drivertest.MemCreate, drivertest.MemMap, drivertest.MemAccess} {
@@ -472,7 +501,7 @@ func TestAPoolGrowsByDemand(t *testing.T) {
 		{growsSoon / 2, growthShare, 0, growth},
 		{growsSoon / 2, 1 << 20, 0, 2 * growth},
 		{growsSoon, 1 << 20, 0, growth},
-		{growsSoon, 0, 3 * growth, 1 + 6*growth},
+		{growsSoon, 0, 3 * growth, 1 + growthWaiting*3*growth},
 		{growsSoon, 0, 1, growth},
 	} {
 		now = now.Add(c.later)

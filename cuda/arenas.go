@@ -33,10 +33,10 @@ import (
 //     little, less is missing beside pages that the stream waits for, as in 2.
 //
 // The first is made by take, under the stream's lock. The others are makeRoom's (makeroom.go). Remaps and
-// growth come one at a time, under growing, but for the driver's calls of a large growth; steals one at a
-// time, under moving, also while the driver maps or unmaps memory for another stream. Before a request is
-// refused all is tried once more under both, and when no large growth is under way, so that no page is on
-// its way to an arena. Nothing waits for the device, no two streams are locked at a time, and no memory is
+// growth come one at a time, under growing, but for the driver's calls of a large growth; steals share
+// moving, also while the driver maps or unmaps memory for another stream. Before a request is
+// refused all is tried once more with growing held and moving not shared, and when no large growth is under way, so that
+// no page is on its way to an arena. Nothing waits for the device, no two streams are locked at a time, and no memory is
 // mapped under the lock of a stream or an arena.
 type arenas struct {
 	store      *pages.Store
@@ -59,8 +59,8 @@ type arenas struct {
 	apart  atomic.Int64
 	landed chan struct{}
 	// moving is held, under growing or without, while pages pass from one arena to another, except for
-	// a takeover.
-	moving sync.Mutex
+	// a takeover: shared, but by who must meet all pages in arenas.
+	moving sync.RWMutex
 	closed bool
 	idle   idleTrim
 	ahead  ahead

@@ -47,14 +47,14 @@ type grower struct {
 	bytes uint64
 	// start is when it was begun to look for pages.
 	start time.Time
-	// alone: no page is in another's hands.
+	// alone: no page is in another's hands, as moving is not shared.
 	alone                 bool
 	hasGrowing, hasMoving bool
 }
 
 func (g *grower) unlock() {
 	if g.hasMoving {
-		g.moving.Unlock()
+		g.unlockMoving()
 	}
 	if g.hasGrowing {
 		g.unlockGrowing()
@@ -62,13 +62,19 @@ func (g *grower) unlock() {
 }
 
 func (g *grower) lockMoving() {
-	g.moving.Lock()
-	g.hasMoving = true
+	if g.hasMoving = true; g.alone {
+		g.moving.Lock()
+	} else {
+		g.moving.RLock()
+	}
 }
 
 func (g *grower) unlockMoving() {
-	g.hasMoving = false
-	g.moving.Unlock()
+	if g.hasMoving = false; g.alone {
+		g.moving.Unlock()
+	} else {
+		g.moving.RUnlock()
+	}
 }
 
 func (g *grower) makeRoom() error {
@@ -81,9 +87,13 @@ func (g *grower) makeRoom() error {
 	_ = g.store.Reap() // what the driver refused to unmap before
 	g.lockMoving()
 	var err error
-	for _, g.alone = range []bool{false, true} {
-		if g.alone {
-			if done, err := g.awaitApart(); done || err != nil {
+	for _, alone := range []bool{false, true} {
+		if alone {
+			g.unlockMoving()
+			g.alone = true
+			done, err := g.awaitApart()
+			g.lockMoving()
+			if done || err != nil {
 				return err
 			}
 		}
@@ -99,8 +109,6 @@ func (g *grower) makeRoom() error {
 // awaitApart waits for the large growths that are under way, unless what others free meanwhile serves the request. None
 // begins, since growing is held.
 func (g *grower) awaitApart() (done bool, err error) {
-	g.unlockMoving()
-	defer g.lockMoving()
 	for pause := firstPause; g.apart.Load() > 0 && !done && err == nil; pause = min(2*pause, longestPause) {
 		select {
 		case <-g.landed:
@@ -156,8 +164,8 @@ func wake(waits chan<- struct{}) {
 // findRoom gives s what it holds and comes after already, pages that other arenas have, or that are
 // mapped ahead.
 func (m *arenas) findRoom(s *stream, bytes uint64) (done bool, err error) {
-	m.moving.Lock()
-	defer m.moving.Unlock()
+	m.moving.RLock()
+	defer m.moving.RUnlock()
 	if s.IsGivenUp() {
 		return true, nil // its arena may be forgotten: the allocation is refused for that
 	}

@@ -86,6 +86,54 @@ func TestALockKeepsOthersOutAndTryLockDoesNotWait(t *testing.T) {
 	}
 }
 
+func TestReadersShareALockThatAWriterHasAlone(t *testing.T) {
+	var mu *RWMutex
+	var readers, most, writers, refused int
+	read := func() {
+		mu.RLock()
+		readers++
+		most = max(most, readers)
+		Do(Access{new(Object), true})
+		if readers--; writers != 0 {
+			exploring.fail("a reader beside a writer")
+		}
+		mu.RUnlock()
+	}
+	write := func() {
+		writers++
+		Do(Access{new(Object), true})
+		if writers--; writers != 0 || readers != 0 {
+			exploring.fail("a writer beside others")
+		}
+		mu.Unlock()
+	}
+	test := Test{Preemptions: 2, All: true, Check: func() error { return nil }}
+	test.Prepare = func() []func() {
+		mu = new(RWMutex)
+		return []func(){read, read, func() { mu.Lock(); write() }, func() {
+			if !mu.TryLock() {
+				refused++
+				return
+			}
+			write()
+		}}
+	}
+	if _, err := Explore(test); err != nil || most != 2 || refused == 0 {
+		t.Errorf("at most %d read at once, %d were refused: %v", most, refused, err)
+	}
+	var other *Mutex
+	test.Prepare = func() []func() {
+		mu, other = new(RWMutex), new(Mutex)
+		return []func(){
+			func() { mu.RLock(); other.Lock(); other.Unlock(); mu.RUnlock() },
+			func() { other.Lock(); mu.Lock(); mu.Unlock(); other.Unlock() },
+		}
+	}
+	if _, err := Explore(test); !errors.Is(err, ErrDeadlock) {
+		t.Error("a reader and a writer in two orders:", err)
+	}
+}
+
 func TestAGoroutineThatPollsForALockComesToAnEnd(t *testing.T) {
 	var mu *Mutex
 	var tries [mostTries + 2]int

@@ -23,6 +23,8 @@ func (m *Mutex) Lock() {
 	m.held = true
 }
 
+func (m *Mutex) isFree() bool { return !m.held }
+
 // mostTries is how often in a row a goroutine tries for a lock in vain before its next try comes when that is free:
 // one that polls would not end otherwise.
 const mostTries = 3
@@ -59,6 +61,91 @@ func (m *Mutex) Unlock() {
 		exploring.fail("a lock was unlocked that was not held")
 	}
 	m.held = false
+}
+
+// RWMutex is a [sync.RWMutex] whose calls are steps; those of readers are in no order among each other.
+// A writer that waits keeps no reader out.
+type RWMutex struct {
+	object  Object
+	real    sync.RWMutex
+	held    bool
+	readers sharing
+}
+
+func (m *RWMutex) isFree() bool { return !m.held && m.readers.n == 0 }
+
+// sharing is what a reader waits for.
+type sharing struct {
+	of *RWMutex
+	n  int
+}
+
+func (s *sharing) isFree() bool { return !s.of.held }
+
+// Lock is a step that comes when the lock is free.
+func (m *RWMutex) Lock() {
+	if current == nil {
+		m.object.step(true)
+		m.real.Lock()
+		return
+	}
+	m.take(true, m)
+	m.held = true
+}
+
+// RLock is a step that comes when nobody has the lock alone.
+func (m *RWMutex) RLock() {
+	if current == nil {
+		m.object.step(false)
+		m.real.RLock()
+		return
+	}
+	m.readers.of = m
+	m.take(false, &m.readers)
+	m.readers.n++
+}
+
+func (m *RWMutex) take(write bool, until lock) {
+	r, t := exploring, current
+	m.object.meet(r, t)
+	r.one[0] = Access{&m.object, write}
+	r.before(t, r.one[:], until)
+}
+
+// TryLock is a step.
+func (m *RWMutex) TryLock() bool {
+	m.object.step(true)
+	if current == nil {
+		return m.real.TryLock()
+	}
+	free := m.isFree()
+	m.held = m.held || free
+	return free
+}
+
+// Unlock is a step.
+func (m *RWMutex) Unlock() {
+	m.object.step(true)
+	switch {
+	case current == nil:
+		m.real.Unlock()
+	case !m.held:
+		exploring.fail("a lock was unlocked that was not held")
+	}
+	m.held = false
+}
+
+// RUnlock is a step.
+func (m *RWMutex) RUnlock() {
+	m.object.step(false)
+	switch {
+	case current == nil:
+		m.real.RUnlock()
+		return
+	case m.readers.n == 0:
+		exploring.fail("a lock was unlocked that was not shared")
+	}
+	m.readers.n--
 }
 
 // Map is the standard library's: no interleaving of it is tried. The files that may have one

@@ -32,7 +32,7 @@ type thread struct {
 	stop   func(struct{}) bool
 	ended  bool
 	// waits is the lock that its next step takes, nil if that is no lock.
-	waits *Mutex
+	waits lock
 	// tried is the lock that it tried for last, so many times in vain.
 	tried *Mutex
 	tries int
@@ -41,7 +41,10 @@ type thread struct {
 	number, met uint64
 }
 
-func (t *thread) ready() bool { return !t.ended && (t.waits == nil || !t.waits.held) }
+func (t *thread) ready() bool { return !t.ended && (t.waits == nil || t.waits.isFree()) }
+
+// lock is what a step may wait for.
+type lock interface{ isFree() bool }
 
 // Current is the number of the goroutine that runs, from 0; -1 if none of them
 // does.
@@ -95,18 +98,18 @@ func (o *Object) step(write bool) {
 
 // before stops t before a step, lets others run, and returns when it is t's
 // turn. A step that waits for a lock comes when that is free.
-func (r *run) before(t *thread, objects []Access, lock *Mutex) {
+func (r *run) before(t *thread, objects []Access, l lock) {
 	first := objects[0] // r.one may be another's when t goes on
 	stop := r.test.All
 	for _, a := range objects {
 		stop = stop || a.Object.shared
 	}
 	r.steps++
-	if lock != nil && lock.held || r.steps > maxSteps {
+	if l != nil && !l.isFree() || r.steps > maxSteps {
 		stop = true
 	}
 	if stop {
-		t.waits = lock
+		t.waits = l
 		if next := r.decide(t); next != t {
 			r.next = next
 			r.tell(t, "stops before")

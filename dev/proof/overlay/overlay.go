@@ -56,8 +56,8 @@ var resets = map[string][]string{
 // interleave. Each gets a function planted, which says whether a fault that was planted with
 // [Files.Apply] is to show.
 //
-// Instrumented are Mutex, Pool and the atomic types. A file that names another lock of the standard
-// library's (RWMutex, Once, Cond, WaitGroup) does not build in the overlay, whose error names it.
+// Instrumented are Mutex, RWMutex, Pool and the atomic types. A file that names another lock of the standard
+// library's (Once, Cond, WaitGroup) does not build in the overlay, whose error names it.
 // Map and OnceFunc build there as they are, and no interleaving of them is tried. What goes by
 // channels, or by package time, is not instrumented either.
 func Interleaved(root string) (Files, error) {
