@@ -144,7 +144,7 @@ type holdings struct {
 	byTag, blocks map[string]float64
 }
 
-// breathe holds a model, and batches that come and go; one is freed twice.
+// breathe holds a model, and batches that come and go; the first process frees one twice.
 func (h *holdings) breathe(ctx context.Context, t *testing.T) {
 	on, err := h.rt.Streams().Acquire(ctx, "chronicle")
 	if err != nil {
@@ -162,7 +162,7 @@ func (h *holdings) breathe(ctx context.Context, t *testing.T) {
 		for _, b := range batch {
 			h.free(ctx, t, b)
 		}
-		if round == 0 {
+		if round == 0 && h.earlier == 0 { // a process that finds as many as the one before cannot be told from it
 			if _, err := h.rt.Deallocate(ctx, batch[0].ID); !errors.Is(err, core.ErrUseAfterFree) && ctx.Err() == nil {
 				t.Errorf("the second free: %v", err)
 			}
