@@ -342,6 +342,31 @@ func TestValuesCanBeReadForWhatTheyAre(t *testing.T) {
 	}
 }
 
+// The word for an empty panel is not that of a cell or a series without a value. And an
+// empty answer leaves no columns and no frame, or Grafana would not say the word.
+func TestOnlyWhatIsEmptySaysSo(t *testing.T) {
+	for _, b := range boards.Boards() {
+		_, panels := panelsOf(t, b)
+		for _, p := range panels {
+			var last string // transformation that leaves columns out
+			for _, tr := range p.Transformations {
+				if tr.Id != "organize" {
+					last = tr.Id
+				}
+			}
+			if several := len(p.Targets) > 1; p.Type == "table" && several && last != "groupBy" || (p.Type == "table" && !several || p.Type == "state-timeline") && last != "filterFieldsByName" {
+				t.Errorf("%s: empty answers are left to Grafana by %q", *p.Title, last)
+			}
+			if p.Type != "table" && p.Type != "timeseries" {
+				continue
+			}
+			if o := p.FieldConfig.Overrides; len(o) == 0 || o[0].Matcher.Options != "/.*/" || o[0].Properties[0].Id != "noValue" {
+				t.Errorf("%s: a value that is missing reads %q", *p.Title, *p.FieldConfig.Defaults.NoValue)
+			}
+		}
+	}
+}
+
 // What has no value is neither good nor bad: a process that is gone is not green.
 func TestWhatIsNotThereIsNeitherGoodNorBad(t *testing.T) {
 	for _, b := range boards.Boards() {
