@@ -11,6 +11,7 @@ import (
 	"time"
 
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
@@ -35,6 +36,10 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, resource := range request.GetResourceSpans() {
+		if !slices.ContainsFunc(resource.GetResource().GetAttributes(), func(kv *commonpb.KeyValue) bool { return kv.GetKey() == "hw.id" }) {
+			http.Error(w, "spans of no GPU", http.StatusBadRequest)
+			return
+		}
 		for _, scope := range resource.GetScopeSpans() {
 			for _, span := range scope.GetSpans() {
 				operation, _, _ := strings.Cut(span.GetName(), " ")

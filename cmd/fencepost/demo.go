@@ -104,6 +104,9 @@ func runDemo(ctx context.Context, c *console, f demoFlags) (code int, err error)
 	if err != nil {
 		return exitBadInput, errors.Join(err, spans.discard(ctx))
 	}
+	if p, err := rt.Driver().Properties(); err == nil {
+		spans.pipe.IdentifyGPU(p.UUID)
+	}
 	d, err := demo.New(rt, spans.beginRequest, plant)
 	if err != nil {
 		_, closeErr := rt.Close(ctx)

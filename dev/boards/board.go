@@ -51,8 +51,8 @@ type Panel struct {
 	// Columns are the headings of a Table's columns, by the names of labels, or
 	// "Value". Labels that are not among them are not shown.
 	Columns []Column
-	// Largest is the heading of the column by which a Table is sorted.
-	Largest string
+	// Largest are the headings of the columns by which a Table is sorted.
+	Largest []string
 	// Stacked draws series on top of each other, where their sum means
 	// something.
 	Stacked bool

@@ -293,6 +293,27 @@ func TestTimelinesSayWords(t *testing.T) {
 	}
 }
 
+// A hundred runtimes, tags or GPUs are no hundred lines.
+func TestWhatThereIsManyOfIsDrawnInPart(t *testing.T) {
+	many, bounded := regexp.MustCompile(`\{\{(job|instance|tag|uuid|UUID|op|kind)}}`), regexp.MustCompile(`\b(topk|bottomk)\(.*@ end\(\)`)
+	drawn := 0
+	for _, b := range boards.Boards() {
+		for _, p := range b.Panels {
+			for _, q := range p.Queries {
+				if (p.Kind != boards.TimeSeries && p.Kind != boards.StateTimeline) || !many.MatchString(q.Legend) {
+					continue
+				}
+				if drawn++; !bounded.MatchString(q.Expr) {
+					t.Errorf("%s: %s draws all of them: %s", b.File, p.Title, q.Expr)
+				}
+			}
+		}
+	}
+	if drawn < 20 {
+		t.Errorf("%d queries draw what there are many of", drawn)
+	}
+}
+
 // A unit of a whole table would be one of its labels, too: device "0" as 0 %.
 // Columns have room, and a legend tells what is from what was.
 func TestValuesCanBeReadForWhatTheyAre(t *testing.T) {
@@ -316,6 +337,31 @@ func TestValuesCanBeReadForWhatTheyAre(t *testing.T) {
 					t.Errorf("%s: the last columns may be cut off", *p.Title)
 				}
 			default:
+			}
+		}
+	}
+}
+
+// The word for an empty panel is not that of a cell or a series without a value. And an
+// empty answer leaves no columns and no frame, or Grafana would not say the word.
+func TestOnlyWhatIsEmptySaysSo(t *testing.T) {
+	for _, b := range boards.Boards() {
+		_, panels := panelsOf(t, b)
+		for _, p := range panels {
+			var last string // transformation that leaves columns out
+			for _, tr := range p.Transformations {
+				if tr.Id != "organize" {
+					last = tr.Id
+				}
+			}
+			if several := len(p.Targets) > 1; p.Type == "table" && several && last != "groupBy" || (p.Type == "table" && !several || p.Type == "state-timeline") && last != "filterFieldsByName" {
+				t.Errorf("%s: empty answers are left to Grafana by %q", *p.Title, last)
+			}
+			if p.Type != "table" && p.Type != "timeseries" {
+				continue
+			}
+			if o := p.FieldConfig.Overrides; len(o) == 0 || o[0].Matcher.Options != "/.*/" || o[0].Properties[0].Id != "noValue" {
+				t.Errorf("%s: a value that is missing reads %q", *p.Title, *p.FieldConfig.Defaults.NoValue)
 			}
 		}
 	}

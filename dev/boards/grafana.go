@@ -28,8 +28,8 @@ const (
 	// of our own Grafana would paint everything above 80 red.
 	neutral = "blue"
 	// columnWidth is how many pixels a column of a table has at least, or the last would
-	// be cut off. axisFloor is where logarithmic axes begin, unless values are lower.
-	columnWidth, axisFloor = 60.0, 1e-4
+	// be cut off; below shortText it needs no more than it asks for.
+	columnWidth, shortText = 60.0, 100
 
 	matchProcess = `job=~"$job", instance=~"$instance"`
 	matchDevice  = matchProcess + `, device=~"$device"`
@@ -174,6 +174,9 @@ func (p Panel) height() int {
 
 func (p Panel) render() dashboard.Panel {
 	config := &dashboard.FieldConfigSource{Defaults: p.defaults(), Overrides: p.overrides()}
+	if p.Kind == TimeSeries || p.Kind == Table { // what the whole panel says without data is not what one of its series or cells lacks
+		config.Overrides = append([]dashboard.DashboardFieldConfigSourceOverrides{override("byRegexp", "/.*/", "noValue", "–")}, config.Overrides...)
+	}
 	out := dashboard.Panel{
 		Type: string(p.Kind), Title: &p.Title, Datasource: datasource, FieldConfig: config,
 		Description: new(fmt.Sprintf("%s\n\n**Bad:** %s\n\n**Then:** %s", p.Shows, p.Bad, p.Do)),
@@ -199,7 +202,7 @@ func (p Panel) defaults() dashboard.FieldConfig {
 	case Stat:
 		d.Color.Mode = dashboard.FieldColorModeIdThresholds
 	case StateTimeline: // of thresholds Grafana would write the ranges, and merge what has one colour
-		d.Color = &dashboard.FieldColor{Mode: dashboard.FieldColorModeIdFixed, FixedColor: new(neutral)}
+		d.Color = &dashboard.FieldColor{Mode: dashboard.FieldColorModeIdFixed, FixedColor: new("text")}
 	case Table:
 		d.Unit = nil // or labels that are numbers would have it
 	}
@@ -259,13 +262,15 @@ func (p Panel) overrides() []dashboard.DashboardFieldConfigSourceOverrides {
 }
 
 func (c Column) properties() (all []any) {
-	if strings.HasPrefix(c.Label, "Value") {
-		all = append(all, "noValue", "–") // in a row that has no such value
-	}
 	if c.Unit != "" {
 		all = append(all, "unit", c.Unit)
 	}
-	if c.Width > 0 {
+	switch {
+	case c.Label == "device": // a small number
+		all = append(all, "custom.width", columnWidth)
+	case c.Width > 0 && !c.Gauge && (c.Unit != "" || c.States != nil || c.Width < shortText): // what is left is for long texts
+		all = append(all, "custom.width", c.Width)
+	case c.Width > 0:
 		all = append(all, "custom.minWidth", c.Width)
 	}
 	if c.Gauge {
@@ -313,12 +318,14 @@ func (p Panel) style(out *dashboard.Panel) {
 	case TimeSeries:
 		*custom = p.lines()
 		legend := common.VizLegendOptions{DisplayMode: common.LegendDisplayModeTable, Placement: common.LegendPlacementBottom, ShowLegend: true,
-			Calcs: []string{"last", "max", "mean"}, SortBy: new("Max"), SortDesc: new(true)}
-		if p.Width == gridColumns {
+			Calcs: []string{"last", "max"}, SortBy: new("Max"), SortDesc: new(true)}
+		if p.Width >= gridColumns/2 { // below, a legend of five leaves no height to draw in
 			legend.Placement = common.LegendPlacementRight
 		}
 		out.Options = timeseries.Options{Legend: legend, Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending}}
 	case StateTimeline:
+		// An empty answer has a frame without fields: of that it would say that it has no time.
+		out.Transformations = []dashboard.DataTransformerConfig{{Id: "filterFieldsByName", Options: object{"include": object{"pattern": ".*"}}}}
 		*custom = statetimeline.FieldConfig{FillOpacity: new(uint32(70)), LineWidth: new(uint32(0))}
 		out.Options = statetimeline.Options{MergeValues: new(true), RowHeight: 0.9, ShowValue: common.VisibilityModeAuto, AlignValue: new(common.TimelineValueAlignmentLeft),
 			Legend:  common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}},
@@ -327,8 +334,8 @@ func (p Panel) style(out *dashboard.Panel) {
 		*custom = table.FieldConfig{Align: common.FieldTextAlignmentAuto, MinWidth: new(columnWidth),
 			CellOptions: &common.TableCellOptions{TableAutoCellOptions: &common.TableAutoCellOptions{Type: common.TableCellDisplayModeAuto}}}
 		options := table.Options{ShowHeader: true, CellHeight: new(common.TableCellHeightSm)}
-		if p.Largest != "" {
-			options.SortBy = []common.TableSortByFieldState{{DisplayName: p.Largest, Desc: new(true)}}
+		for _, heading := range p.Largest {
+			options.SortBy = append(options.SortBy, common.TableSortByFieldState{DisplayName: heading, Desc: new(true)})
 		}
 		out.Options = options
 		out.Transformations = p.columns()
@@ -349,24 +356,33 @@ func (p Panel) lines() timeseries.FieldConfig {
 		c.Stacking, c.FillOpacity = &common.StackingConfig{Mode: new(common.StackingModeNormal), Group: new("A")}, new(40.0)
 	}
 	if p.Log {
-		c.AxisSoftMin, c.AxisSoftMax = new(axisFloor), nil
+		c.AxisSoftMax = nil // Grafana has none on such an axis
 		c.ScaleDistribution, c.FillOpacity = &common.ScaleDistributionConfig{Type: common.ScaleDistributionLog, Log: new(10.0)}, new(0.0)
 	}
 	return c
 }
 
 // columns leaves the columns that are named, in their order, under their
-// headings.
-func (p Panel) columns() (all []dashboard.DataTransformerConfig) {
-	names, order, rename := []string{}, object{}, object{}
+// headings. Of several queries rows with the same labels become one, and if none has
+// any, nothing is left, so that the panel says so: merged alone they would be
+// headings without a word.
+func (p Panel) columns() []dashboard.DataTransformerConfig {
+	names, order, rename, group := []string{}, object{}, object{}, object{}
 	for i, c := range p.Columns {
-		names, order[c.Label], rename[c.Label] = append(names, c.Label), i, c.Heading
+		name := c.Label
+		if len(p.Queries) > 1 && strings.HasPrefix(name, "Value") {
+			group[name] = object{"operation": "aggregate", "aggregations": []string{"lastNotNull"}}
+			name += " (lastNotNull)"
+		} else {
+			group[name] = object{"operation": "groupby", "aggregations": []string{}}
+		}
+		names, order[name], rename[name] = append(names, name), i, c.Heading
 	}
-	if len(p.Queries) > 1 {
-		all = append(all, dashboard.DataTransformerConfig{Id: "merge", Options: object{}})
+	organize := dashboard.DataTransformerConfig{Id: "organize", Options: object{"excludeByName": object{}, "indexByName": order, "renameByName": rename}}
+	if len(p.Queries) == 1 {
+		return []dashboard.DataTransformerConfig{{Id: "filterFieldsByName", Options: object{"include": object{"names": names}}}, organize}
 	}
-	return append(all, dashboard.DataTransformerConfig{Id: "filterFieldsByName", Options: object{"include": object{"names": names}}},
-		dashboard.DataTransformerConfig{Id: "organize", Options: object{"excludeByName": object{}, "indexByName": order, "renameByName": rename}})
+	return []dashboard.DataTransformerConfig{{Id: "merge", Options: object{}}, {Id: "groupBy", Options: object{"fields": group}}, organize}
 }
 
 // urlOf is where a click on a value of a panel leads, with the choice and the

@@ -16,8 +16,8 @@ var overview = Board{
 	Annotations: annotations,
 	Panels: []Panel{
 		// What there is at this moment. A process that is gone is not.
-		{Row: "Now", Title: "Runtimes", Kind: Table, Unit: units.Short, Width: 24, Height: 7, Largest: "share of budget",
-			Shows: "Each runtime: what is live now and was at most in the last minute, its budget and what of that was taken at most in the last minute, the same of its own pool's limit, " +
+		{Row: "Now", Title: "Runtimes", Kind: Table, Unit: units.Short, Width: 24, Height: 7, Largest: []string{"health", "share of budget"},
+			Shows: "Each runtime, the worst first: what is live now and was at most in the last minute, its budget and what of that was taken at most in the last minute, the same of its own pool's limit, " +
 				"how well it is, and since when: since when it has not been well, or else since when it runs.",
 			Bad: "A share near 100 %: the next large request is refused. Any state but ok.",
 			Do:  "Click the instance: its live page says who holds the memory now; the boards say since when. A runbook is behind its health.",
@@ -36,7 +36,7 @@ var overview = Board{
 				{Expr: poolShare, Proof: moves("fullpool", 0.6)},
 				{Expr: `max by (job, instance, device) (` + healthNumber + `)`, Proof: moves("lose", 2)},
 				{Expr: `1000 * max by (job, instance, device) (gpumem_unwell_since_timestamp_seconds{@} or gpumem_runtime_start_time_seconds{@})`, Proof: Proof{Scene: "quiet", After: 1.7e12}}}},
-		{Title: "Health", Kind: Stat, Unit: units.Short, Width: 4, Height: 4, Link: "guard",
+		{Title: "Health", Kind: Stat, Unit: units.Short, Width: 5, Height: 4, Link: "guard",
 			Shows:  "How many runtimes are in each state, and how many have ended within the time range and are gone.",
 			Bad:    "A runtime is degraded: it works, and something is wrong. Poisoned: its device is lost and it refuses every call. Gone, and it was not stopped.",
 			Do:     "For degraded look at the reasons below. A poisoned process must be restarted; its incident names the launches that were under way. Of one that is gone see its last minutes on the board of the guard.",
@@ -44,7 +44,7 @@ var overview = Board{
 			Queries: []Query{
 				{Expr: `sum by (state) (gpumem_health{@}) > 0`, Legend: "{{state}}", Proof: moves("lose", 1, "state", "poisoned")},
 				{Expr: `count(last_over_time(gpumem_runtime_start_time_seconds{@}[$__range]) unless gpumem_runtime_start_time_seconds{@})`, Legend: "gone", Proof: moves("end", 1)}}},
-		{Title: "Firing alerts", Kind: Stat, Unit: units.Short, Width: 4, Height: 4, Link: "overview#Alerts", None: "no rules",
+		{Title: "Firing alerts", Kind: Stat, Unit: units.Short, Width: 3, Height: 4, Link: "overview#Alerts", None: "no rules",
 			Shows:  "Alerts of warning or critical that fire. \"no rules\": Prometheus has not loaded them, or there was no runtime.",
 			Bad:    "Any, and no rules.",
 			Do:     "See which they are below. Without rules give rules/fencepost.yaml to Prometheus.",
@@ -83,12 +83,12 @@ var overview = Board{
 				{Expr: `max(1 - gpumem_device_free_bytes{@} / gpumem_device_total_bytes{@})`, Legend: "device", Proof: moves("foreign", 0.2)},
 				{Expr: `max(` + budgetShare + `)`, Legend: "budget", Proof: moves("slack", 0.2)},
 				{Expr: `max(` + poolShare + `)`, Legend: "pool", Proof: moves("fullpool", 0.6)}}},
-		{Row: "Is something wrong?", Title: "Alerts", Kind: Table, Unit: units.Short, Width: 16, Height: 6, None: "none fires", Largest: "severity",
+		{Row: "Is something wrong?", Title: "Alerts", Kind: Table, Unit: units.Short, Width: 16, Height: 6, None: "none fires", Largest: []string{"severity"},
 			Shows: "The alerts that fire, if Prometheus has the rules, the gravest first.",
 			Bad:   "critical: look now. warning: today.",
 			Do:    "Click the alert: its runbook says what to do first; its board shows it for this instance.",
 			Columns: []Column{
-				{Label: "Value #A", Heading: "severity", Width: 80, States: []State{{"3", "critical", "red"}, {"2", "warning", "orange"}, {"1", "info", "blue"}}},
+				{Label: "Value #A", Heading: "severity", Width: 100, States: []State{{"3", "critical", "red"}, {"2", "warning", "orange"}, {"1", "info", "blue"}}},
 				{Label: "alertname", Heading: "alert", Width: 210, Links: []Link{{"Runbook", runbookPage + "#${__data.fields.runbook}"}, {"Board", rowURL("${__data.fields.board}")}}},
 				{Label: "instance", Heading: "instance", Width: 150, Links: toBoards}, {Label: "device", Heading: "device"}, {Label: "kind", Heading: "kind", Width: 110}, {Label: "tag", Heading: "tag", Width: 110},
 				{Label: "Value #B", Heading: "since", Unit: units.DateTimeFromNow, Width: 110}, {Label: "board", Heading: "board", Hidden: true}, {Label: "runbook", Heading: "runbook", Hidden: true}},
@@ -110,11 +110,11 @@ var overview = Board{
 			Queries: []Query{
 				{Expr: largest(5, "tag", heldAtPeak), Legend: "{{tag}}", Proof: moves("hold", 60*mib, "tag", "hold")},
 				{Expr: others(5, "tag", heldAtPeak), Legend: "others", Proof: moves("tags", 3*mib)}}},
-		{Title: "Holders", Kind: Table, Unit: units.BytesIEC, Width: 12, Height: 7, None: "no memory is held", Largest: "at the peak",
+		{Title: "Holders", Kind: Table, Unit: units.BytesIEC, Width: 12, Height: 7, None: "no memory is held", Largest: []string{"at the peak"},
 			Shows: "What each tag held when most was live in the last minute, what it holds now, and in how many blocks; beyond 64 tags the rest is \"other\". Memory that lives for milliseconds is seen at the peak alone.",
 			Bad:   "A tag that you do not know, or \"untagged\", holds much. Many blocks of few bytes: small ones leak.",
 			Do:    "Give allocations tags that name their owner (core.Request.Tag).",
-			Columns: []Column{{Label: "tag", Heading: "tag", Width: 260}, {Label: "Value #A", Heading: "at the peak", Unit: units.BytesIEC, Width: 110},
+			Columns: []Column{{Label: "tag", Heading: "tag", Width: 260}, {Label: "Value #A", Heading: "at the peak", Unit: units.BytesIEC, Width: 140},
 				{Label: "Value #B", Heading: "now", Unit: units.BytesIEC, Width: 100}, {Label: "Value #C", Heading: "blocks", Width: 80}},
 			Queries: []Query{
 				{Expr: heldAtPeak + ` > 0`, Proof: moves("flash", 8*mib, "tag", "flash")},
@@ -186,23 +186,23 @@ var overview = Board{
 				{Expr: ofFullestGPUs(deviceFree), Legend: "{{uuid}}: free", Proof: moves("foreign", -60*mib)},
 				{Expr: ofFullestGPUs(deviceHeld), Legend: "{{uuid}}: runtimes", Proof: moves("hold", 60*mib)},
 				{Expr: ofFullestGPUs(`clamp_min(` + deviceTotal + ` - ` + deviceFree + ` - ` + deviceHeld + `, 0)`), Legend: "{{uuid}}: others", Proof: moves("foreign", 60*mib)}}},
-		{Title: "GPUs", Kind: Table, Unit: units.BytesIEC, Width: 12, Largest: "in use",
+		{Title: "GPUs", Kind: Table, Unit: units.BytesIEC, Width: 12, Largest: []string{"in use"},
 			Shows: "Each GPU once, however many processes and containers use it: which it is (of its UUID the end), its memory, what is in use by whomever, and what the runtimes on it hold together.",
 			Bad:   "In use is far more than the runtimes hold: others have the rest.",
 			Do:    "See the whole device; nvidia-smi lists its processes.",
-			Columns: []Column{{Label: "device_name", Heading: "GPU", Width: 150}, {Label: "pci_bus_id", Heading: "PCI bus", Width: 120}, {Label: "uuid", Heading: "UUID", Width: 160},
+			Columns: []Column{{Label: "device_name", Heading: "GPU", Width: 190}, {Label: "pci_bus_id", Heading: "PCI bus", Width: 120}, {Label: "uuid", Heading: "UUID", Width: 160},
 				{Label: "Value #A", Heading: "memory", Unit: units.BytesIEC, Width: 90}, {Label: "Value #B", Heading: "in use", Unit: units.BytesIEC, Width: 90}, {Label: "Value #C", Heading: "of runtimes", Unit: units.BytesIEC, Width: 100}},
 			Queries: []Query{
 				{Expr: identified("max", `gpumem_device_total_bytes{@}`), Proof: stays("foreign", 256*mib)},
 				{Expr: identified("max", `(gpumem_device_total_bytes{@} - gpumem_device_free_bytes{@})`), Proof: moves("foreign", 60*mib)},
 				{Expr: identified("sum", `gpumem_device_held_bytes{@}`), Proof: moves("hold", 60*mib)}}},
 		{Title: "Drift of the ledger", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12, Signed: true,
-			Shows: "What the ledger says of the pool, less what the pool says itself; of a pool of the runtime's own also what is mapped, less what its streams have of it. On the right how long ago the device was last read, which is done once a second.",
+			Shows: "What the ledger says of the pool, less what the pool says itself; of a pool of the runtime's own also what is mapped, less what its streams have of it. On the right how long ago a device was last read, which is done once a second until it is lost.",
 			Bad:   "Anything but zero: memory of the driver's pool was freed around the runtime (above zero) or allocated (below), or the books are wrong. The age grows: the driver does not answer, or fails, and what is said of the device is old.",
 			Do:    "Look for calls of cuMemFreeAsync on blocks of the runtime; report it if there are none, or if the pool is the runtime's own.",
 			Queries: []Query{
 				{Expr: largest(5, "instance, device", `sum by (instance, device) (gpumem_drift_bytes{@})`), Legend: "{{instance}} {{device}}", Proof: moves("drift", 30*mib)},
-				{Expr: `max(clamp_min(time() - gpumem_device_read_timestamp_seconds{@}, 0))`, Legend: "oldest reading", RightUnit: units.Seconds, Proof: moves("deaf", 3)}}},
+				{Expr: `max(clamp_min(time() - gpumem_device_read_timestamp_seconds{@} unless on (job, instance, device) gpumem_device_lost{@} == 1, 0))`, Legend: "oldest reading", RightUnit: units.Seconds, Proof: moves("deaf", 3)}}},
 		// What the service's own metrics say: those of
 		// OpenTelemetry's conventions for HTTP, or else those of the example.
 		{Row: "The service and its GPUs", Fold: true, Title: "Requests of the service", Kind: TimeSeries, Unit: units.Seconds, Width: 12, Log: true, None: "no metrics of requests",
@@ -213,7 +213,7 @@ var overview = Board{
 				{Expr: largest(5, "job, instance", eitherOf(`histogram_quantile(0.99, sum by (job, instance, le) (rate(`, `_bucket{@process}[$__rate_interval]))) >= 0`)), Legend: "{{instance}}, 99 %", Exemplars: true, Proof: moves("work", 0.01)},
 				{Expr: eitherOf(`sum(rate(`, `_count{@process}[$__rate_interval]))`), Legend: "requests", RightUnit: units.OpsPerSecond, Proof: moves("work", 10)}}},
 		{Title: "The GPUs, by dcgm-exporter", Kind: TimeSeries, Unit: units.Percent, Width: 12, None: "no dcgm-exporter",
-			Shows: "The share of the time in which a kernel ran on the GPUs of these runtimes, their temperature and their power.",
+			Shows: "The share of the time in which a kernel ran on the GPUs of these runtimes, their temperature and their power, of each the three highest.",
 			Bad:   "Low while requests wait: the service waits for memory, streams or the host. Temperature or power at the limit of the device, which then slows down.",
 			Do:    "Compare with refusals and with the waits for streams; see to the cooling.",
 			Queries: []Query{
@@ -248,34 +248,34 @@ func timeToFull() string {
 
 // annotations are what every board marks but that of the fleet.
 var annotations = []Annotation{
-	{Name: "Findings", Color: "red", Title: "Memory bug: {{kind}}", Query: Query{Expr: counts("kind", "gpumem_findings_total"), Proof: moves("misuse", 1, "kind", "double-free"), Raw: "compared with itself"}},
+	{Name: "Findings", Color: "red", Title: "Memory bug: {{kind}}", Query: Query{Expr: counts("kind", `gpumem_findings_total{@, kind!="oom"}`), Proof: moves("misuse", 1, "kind", "double-free"), Raw: "compared with itself"}},
 	{Name: "Starts", Color: "orange", Title: "Runtime started", At: true, Query: Query{Expr: `1000 * max by (instance, device) (gpumem_runtime_start_time_seconds{@})`, Proof: Proof{Scene: "quiet", After: 1.7e12}}},
 	{Name: "Ends", Color: "yellow", Title: "Runtime ended", At: true, Query: Query{Expr: `1000 * max by (instance, device) (max_over_time(timestamp(gpumem_runtime_start_time_seconds{@})[10m:]) unless last_over_time(gpumem_runtime_start_time_seconds{@}[2m]))`,
 		Proof: Proof{Scene: "end", After: 1.7e12}}},
-	{Name: "Guard switches", Color: "purple", Title: "Guard: {{mode}}", Query: Query{Expr: rises("mode", "gpumem_guard_mode"), Proof: moves("hunt", 1, "mode", "hunt")}},
-	{Name: "Dumps", Color: "blue", Title: "Dump: {{trigger}}", Query: Query{Expr: counts("trigger", "gpumem_dumps_total"), Proof: moves("corrupt", 1, "trigger", "finding"), Raw: "compared with itself"}},
+	{Name: "Guard switches", Color: "purple", Title: "Guard: {{mode}}", Query: Query{Expr: rises("mode", `gpumem_guard_mode{@}`), Proof: moves("hunt", 1, "mode", "hunt")}},
+	{Name: "Dumps", Color: "blue", Title: "Dump: {{trigger}}", Query: Query{Expr: counts("trigger", `gpumem_dumps_total{@}`), Proof: moves("corrupt", 1, "trigger", "finding"), Raw: "compared with itself"}},
 }
 
 // rises is where a sum is higher than it was a minute ago, and was not rising
-// before: of what goes on the beginning is marked. A minute is the step of
+// before, or was not there: of what goes on the beginning is marked. A minute is the step of
 // annotations, so a change is one point; a scrape that was missed hides none.
 func rises(by, series string) string {
-	return sumOf(by, series+`{@}`) + ` > ` + before("1m", by, series) + notYet(by, series)
+	return sumOf(by, series) + ` > ` + before("1m", by, series) + notYet(by, series)
 }
 
 // counts is where a counter rises; what begins at once with a process is new, too,
 // whatever the one before it had.
 func counts(by, series string) string {
-	now := sumOf(by, series+`{@}`)
+	now := sumOf(by, series)
 	return `(` + now + ` > ` + before("1m", by, series) + ` or ` + now + ` > 0 and on (instance, device) time() - max by (instance, device) (gpumem_runtime_start_time_seconds{@}) < 60)` + notYet(by, series)
 }
 
 func notYet(by, series string) string {
-	return ` unless ` + before("1m", by, series) + ` > ` + before("5m", by, series)
+	return ` unless ` + before("1m", by, series) + ` > (` + before("5m", by, series) + ` or 0 * ` + before("1m", by, series) + `)`
 }
 
 func before(ago, by, series string) string {
-	return sumOf(by, `last_over_time(`+series+`{@}[5m] offset `+ago+`)`)
+	return sumOf(by, `last_over_time(`+series+`[5m] offset `+ago+`)`)
 }
 
 func sumOf(by, of string) string { return `sum by (instance, device, ` + by + `) (` + of + `)` }
@@ -289,6 +289,11 @@ func largest(n int, labels, of string) string {
 // others is the sum of those that largest leaves out.
 func others(n int, labels, of string) string {
 	return `sum((` + of + `) unless on (` + labels + `) ` + top(n, of) + `)`
+}
+
+// smallest leaves the n series that were lowest within the time range.
+func smallest(n int, labels, of string) string {
+	return fmt.Sprintf(`(%[3]s) and on (%[2]s) bottomk(%[1]d, min_over_time((%[3]s)[$__range:$__rate_interval] @ end()) or (%[3]s))`, n, labels, of)
 }
 
 // top is the n series that were highest within the time range. One that began after its last step counts by what it is
@@ -305,7 +310,7 @@ func ofLargestPools(of string) string {
 
 // ofFullestGPUs is of the two of which most is in use.
 func ofFullestGPUs(of string) string {
-	return `(` + of + `) and on (uuid) ` + top(2, deviceTotal+` - `+deviceFree)
+	return endOf("uuid", `(`+of+`) and on (uuid) `+top(2, deviceTotal+` - `+deviceFree))
 }
 
 // heldAtPeak is what each tag held live at the peak of the last minute.
@@ -379,14 +384,19 @@ const (
 // that: two containers on one GPU have names of their own.
 func identified(how, series string) string {
 	const identity = `device_name, pci_bus_id, uuid`
-	const end = `, "uuid", "…$1", "uuid", ".*-([^-]+-[^-]+)")` // of those of one machine the beginnings are often alike
-	return `label_replace(` + how + ` by (` + identity + `) (` + series + ` * on (job, instance, device) group_left (` + identity + `) gpumem_device_info{@})` + end
+	return endOf("uuid", how+` by (`+identity+`) (`+series+` * on (job, instance, device) group_left (`+identity+`) gpumem_device_info{@})`)
+}
+
+// endOf leaves the end of a UUID, that a legend has room for. Of those of one machine
+// the beginnings are often alike.
+func endOf(label, of string) string {
+	return fmt.Sprintf(`label_replace(%[2]s, "%[1]s", "…$1", "%[1]s", ".*-([^-]+-[^-]+)")`, label, of)
 }
 
 // ofOurs is a metric of dcgm-exporter, which calls UUID what we call uuid, of
 // the GPUs that the chosen runtimes use.
 func ofOurs(metric string) string {
-	return `max by (UUID) (` + metric + ` and on (UUID) label_replace(gpumem_device_info{@}, "UUID", "$1", "uuid", "(.*)"))`
+	return endOf("UUID", largest(3, "UUID", `max by (UUID) (`+metric+` and on (UUID) label_replace(gpumem_device_info{@}, "UUID", "$1", "uuid", "(.*)"))`))
 }
 
 // eitherOf asks for the conventional metric of requests, or else the example's.

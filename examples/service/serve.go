@@ -63,6 +63,9 @@ func open(ctx context.Context, o options, spans sdktrace.SpanExporter) (s *servi
 	if s.rt, err = fencepost.Open(ctx, o.stack); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+	if p, err := s.rt.Driver().Properties(); err == nil && s.traces.pipe != nil {
+		s.traces.pipe.IdentifyGPU(p.UUID)
+	}
 	if s.engine, err = device.New(device.Config{Runtime: s.rt, TracerProvider: s.traces.provider, Patience: o.patience, PlantOverrun: o.plantOverrun}); err != nil {
 		return nil, errors.Join(err, s.close())
 	}

@@ -363,6 +363,13 @@ func TestSpansAreCounted(t *testing.T) {
 	if n := uint64(len(recorder.GetSpans())); n == 0 || n != counts.Started || n != counts.Exported || counts.Unexported() != 0 {
 		t.Errorf("%d spans, counted %+v", n, counts)
 	}
+	gpu, err := s.rt.Driver().Properties()
+	must(t, err)
+	for _, span := range recorder.GetSpans() {
+		if id, _ := span.Resource.Set().Value("hw.id"); id.AsString() != gpu.UUID || gpu.UUID == "" {
+			t.Errorf("%s is of GPU %q, want %q", span.Name, id.AsString(), gpu.UUID)
+		}
+	}
 	must(t, s.close())
 }
 

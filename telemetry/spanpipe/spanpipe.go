@@ -16,7 +16,9 @@ import (
 	"context"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -55,6 +57,16 @@ func New(exporter sdktrace.SpanExporter, cfg Config) *Pipe {
 	p.next = sdktrace.NewBatchSpanProcessor(&p.out,
 		sdktrace.WithMaxQueueSize(cfg.Queue+flushRoom), sdktrace.WithMaxExportBatchSize(cfg.Batch))
 	return p
+}
+
+// IdentifyGPU adds the attribute hw.id, with a GPU's UUID as driver.Properties has
+// it, to the resource of the spans that are exported from now on; a resource that
+// has one keeps it, and an empty UUID adds nothing. It is for processes with one GPU: its identity is known when
+// the runtime is open, and a provider is given its resource before. It does not block.
+func (p *Pipe) IdentifyGPU(uuid string) {
+	if uuid != "" {
+		p.out.identity.Store(resource.NewSchemaless(semconv.HwID(uuid)))
+	}
 }
 
 // Counts is what became of the spans so far. Each count is exact.
@@ -115,11 +127,37 @@ type counted struct {
 	inFlight atomic.Int64
 	// emptied is set when those in flight never come out.
 	emptied atomic.Bool
+	// identity is the GPU's, or nil.
+	identity atomic.Pointer[resource.Resource]
+}
+
+// identified is a span whose resource says which GPU it is about.
+type identified struct {
+	sdktrace.ReadOnlySpan
+	about *resource.Resource
+}
+
+func (s identified) Resource() *resource.Resource { return s.about }
+
+// identify gives the spans the identity. Those of one provider share their resource.
+func identify(spans []sdktrace.ReadOnlySpan, identity *resource.Resource) []sdktrace.ReadOnlySpan {
+	all, abouts := make([]sdktrace.ReadOnlySpan, len(spans)), map[*resource.Resource]*resource.Resource{}
+	for i, s := range spans {
+		own := s.Resource()
+		if abouts[own] == nil {
+			abouts[own], _ = resource.Merge(identity, own) // fails for two schemas only, and one has none
+		}
+		all[i] = identified{s, abouts[own]}
+	}
+	return all
 }
 
 // ExportSpans counts the batch as exported or, if next fails, as failed whole.
 func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	n := len(spans)
+	if identity := c.identity.Load(); identity != nil {
+		spans = identify(spans, identity)
+	}
 	err := c.next.ExportSpans(ctx, spans)
 	if err != nil {
 		c.failed.Add(uint64(n))

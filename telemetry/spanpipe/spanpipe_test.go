@@ -3,12 +3,17 @@ package spanpipe_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
@@ -346,4 +351,30 @@ func TestHammer(t *testing.T) {
 	if counts.Ended != 4000 || counts.Started != 4000 || counts.Exported != exporter.took.Load() || counts.Exported+counts.Dropped != 4000 {
 		t.Errorf("counts %+v do not add up to 4000, the exporter got %d", counts, exporter.took.Load())
 	}
+}
+
+// Spans of before and of after, of providers of their own, and of one that knows.
+func TestTheResourceSaysWhichGPUItIs(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	pipe := spanpipe.New(exporter, spanpipe.Config{})
+	provider := func(about ...attribute.KeyValue) *sdktrace.TracerProvider {
+		return sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(pipe), sdktrace.WithResource(resource.NewSchemaless(about...)))
+	}
+	service, other, knows := provider(semconv.ServiceName("service")), provider(semconv.ServiceName("other")), provider(semconv.HwID("own"))
+	spans(service, 1)
+	must.Do(t, pipe.ForceFlush(t.Context()))
+	pipe.IdentifyGPU("GPU-1")
+	pipe.IdentifyGPU("")
+	for _, p := range []*sdktrace.TracerProvider{service, service, other, knows} {
+		spans(p, 1)
+	}
+	must.Do(t, pipe.ForceFlush(t.Context()))
+	var got []string
+	for _, s := range exporter.GetSpans() {
+		got = append(got, s.Resource.Encoded(attribute.DefaultEncoder()))
+	}
+	if want := []string{"service.name=service", "hw.id=GPU-1,service.name=service", "hw.id=GPU-1,service.name=service", "hw.id=GPU-1,service.name=other", "hw.id=own"}; !slices.Equal(got, want) {
+		t.Errorf("the resources are %q, want %q", got, want)
+	}
+	must.Do(t, pipe.Shutdown(t.Context()))
 }

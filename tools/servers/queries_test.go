@@ -76,7 +76,7 @@ func TestQueriesMakeTheRightOfAHistory(t *testing.T) {
 		ask := derivedAsk{Time: h.at}
 		for _, q := range p.Queries {
 			if q.Where == h.where {
-				ask.Expr = overviewQuery(strings.NewReplacer("$__rate_interval", "4m", "$__range", "1h").Replace(q.Expr))
+				ask.Expr = boardQuery(strings.NewReplacer("$__rate_interval", "4m", "$__range", "1h").Replace(q.Expr))
 			}
 		}
 		if ask.Expr == "" {

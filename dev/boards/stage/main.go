@@ -11,6 +11,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel"
@@ -29,6 +31,7 @@ func main() {
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	flags := flag.NewFlagSet("stage", flag.ContinueOnError)
 	folder := flags.String("folder", "", "where scenes may write; required to play")
+	only := flags.String("scenes", "", "play these alone, separated by commas")
 	planOnly := flags.Bool("plan", false, "print the plan and play nothing")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -40,7 +43,11 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		return errors.New("-folder: name a folder that scenes may write to")
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {})) // scenes fail their exporters
-	s, err := raise(ctx, *folder)
+	chosen, err := choose(*only)
+	if err != nil {
+		return err
+	}
+	s, err := raise(ctx, *folder, chosen)
 	if err != nil {
 		return err
 	}
@@ -55,12 +62,28 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 // stage is all scenes.
 type stage struct{ players []*player }
 
-func raise(ctx context.Context, folder string) (*stage, error) {
+// choose is the scenes that are named, all if none is.
+func choose(only string) ([]scene, error) {
+	if only == "" {
+		return scenes(), nil
+	}
+	var chosen []scene
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(scenes(), func(s scene) bool { return s.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("-scenes: there is no scene %q; -plan lists them", name)
+		}
+		chosen = append(chosen, scenes()[i])
+	}
+	return chosen, nil
+}
+
+func raise(ctx context.Context, folder string, scenes []scene) (*stage, error) {
 	for _, v := range environ.Variables() {
 		_ = os.Unsetenv(v.Name) // or every scene would be another
 	}
 	s := &stage{}
-	for _, scene := range scenes() {
+	for _, scene := range scenes {
 		p, err := open(ctx, scene, filepath.Join(folder, scene.name))
 		if err != nil {
 			s.close(ctx)

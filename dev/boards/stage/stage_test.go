@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Each scene does what it is named for without an error, and its metrics can
 // be read before and after.
 func TestEverySceneIsPlayed(t *testing.T) {
-	s := must.Get(raise(t.Context(), t.TempDir()))(t)
+	s := must.Get(raise(t.Context(), t.TempDir(), scenes()))(t)
 	defer s.close(t.Context())
 	server := s.handler()
 	read := func(ended string) {
@@ -37,6 +37,15 @@ func TestEverySceneIsPlayed(t *testing.T) {
 		t.Error(w.Body)
 	}
 	read("end")
+}
+
+func TestScenesAreChosen(t *testing.T) {
+	if chosen, err := choose("work,end"); err != nil || len(chosen) != 2 || chosen[0].name != "work" || chosen[1].name != "end" {
+		t.Errorf("%v, %v", chosen, err)
+	}
+	if _, err := choose("work,other"); err == nil || !strings.Contains(err.Error(), `"other"`) {
+		t.Errorf("a scene that there is not: %v", err)
+	}
 }
 
 // A panel or an alert that no scene moves proves nothing.
