@@ -125,8 +125,8 @@ func TestReadersShareALockThatAWriterHasAlone(t *testing.T) {
 	test.Prepare = func() []func() {
 		mu, other = new(RWMutex), new(Mutex)
 		return []func(){
-			func() { mu.RLock(); other.Lock(); other.Unlock(); mu.RUnlock() },
-			func() { other.Lock(); mu.Lock(); mu.Unlock(); other.Unlock() },
+			func() { mu.RLock(); defer mu.RUnlock(); other.Lock(); defer other.Unlock() },
+			func() { other.Lock(); defer other.Unlock(); mu.Lock(); defer mu.Unlock() },
 		}
 	}
 	if _, err := Explore(test); !errors.Is(err, ErrDeadlock) {
