@@ -600,6 +600,9 @@ func (m *arenas) collect(bytes, from, to uint64) error {
 			}
 		}
 	}
+	if m.store.Spare() >= bytes {
+		return nil
+	}
 	_, err := m.unmapSlabs(func(given, ptr, n uint64) bool {
 		return m.store.Spare()+given < bytes && (ptr+n <= from || to <= ptr)
 	}, nil)

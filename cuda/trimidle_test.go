@@ -112,6 +112,18 @@ func TestAnIdlePoolGivesSlabsBack(t *testing.T) {
 	})
 }
 
+func TestAPoolThatIsUsedKeepsItsSlabs(t *testing.T) {
+	withIdleTrim(t, trimAfter, func(b *bench) {
+		l := b.leases(1)[0]
+		for range 70 {
+			b.free(b.alloc(l, 9*16*poolPage))
+			time.Sleep(time.Second)
+		}
+		b.reserved("in use", 9*16)
+		equal(t, "growths", b.Pool.Stats().OwnPool.Growths.Count, 1)
+	})
+}
+
 // Free bytes beside blocks are not pages that nobody needs.
 func TestFragmentsMakeNoPageAnUnneededOne(t *testing.T) {
 	withIdleTrim(t, trimAfter, func(b *bench) {

@@ -219,9 +219,9 @@ func (s *Store) keepUnmapped(handles []driver.MemHandle) {
 	}
 }
 
-// shed gives back to the device the slabs that are unmapped, and, if those are no more than most pages, as many spare
-// pages as are left of that, oldest first, until keep pages are held. What the device does not take back stays, the
-// newest of its kind. The first error is returned.
+// shed gives all slabs that are unmapped back to the device, and then spare pages, oldest first, until keep pages are held:
+// at most so many pages with the slabs. What the device does not take back stays, the newest of its kind. The first
+// error is returned.
 func (s *Store) shed(most, keep uint64) (first error) {
 	var refused []driver.MemHandle
 	for {

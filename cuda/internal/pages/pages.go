@@ -43,8 +43,8 @@ type Store struct {
 	handles []driver.MemHandle
 	spare   []driver.MemHandle // oldest first
 	remains []run              // nobody has it, and the driver did not take it down
-	down    []slab             // are unmapped, and go back to the device
-	slabs   bool               // there were some
+	down    []slab             // unmapped, to be given back to the device
+	slabs   bool               // some were mapped
 	limit   uint64             // in bytes
 
 	// held is what the device has given, high its highest value, mapped what callers have of
@@ -55,8 +55,8 @@ type Store struct {
 	released           uint64
 	closed, unreserved bool
 
-	// A Map for which the device must give SlabsFrom pages or more has it give slabs of SlabPages each. They are set before
-	// the first Map.
+	// SlabPages is how many pages a slab has, and SlabsFrom how many the device must have to give for a Map that takes
+	// slabs. They are set before the first Map.
 	SlabPages, SlabsFrom uint64
 }
 
@@ -189,11 +189,10 @@ func (s *Store) HasSlabs() bool {
 	return s.slabs
 }
 
-// Unmap makes mapped pages spare, and gives slabs back to the device; one that it does not take back is given back by
-// Reap. The device must be done with them: the call waits for
-// nothing. ptr and bytes are whole pages and slabs that Map has mapped, in one call or in several. Nobody may
+// Unmap makes mapped pages spare, and gives slabs back to the device. The device must be done with them: the call waits
+// for nothing. ptr and bytes are whole pages and slabs that Map has mapped, in one call or in several. Nobody may
 // use them from now on, not after an error either: the driver does not say what an unmap of several pages
-// that failed has left. They are held then, and Reap tries again.
+// that failed has left. They are held then, as is a slab that the device does not take back, and Reap tries again.
 func (s *Store) Unmap(ptr, bytes uint64) error {
 	r, err := s.takeOut(ptr, bytes)
 	if err != nil {
@@ -246,7 +245,8 @@ func (s *Store) Mapped() uint64 {
 	return s.mapped * s.page
 }
 
-// Spare is how many bytes are held, and are mapped nowhere nor on their way. It does not block.
+// Spare is how many bytes are held, and are mapped nowhere nor on their way: of pages, since slabs go back to the device. It
+// does not block.
 func (s *Store) Spare() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
