@@ -35,7 +35,7 @@ type ahead struct {
 const (
 	growsSoon     = 100 * time.Millisecond
 	growthShare   = 256
-	growthWaiting = 4
+	growthWaiting = 6
 )
 
 // demandLasts is how long pages are kept ready for demand that has ended.

@@ -27,8 +27,8 @@
 //
 // A recall stops all streams, and leaves them without slack. Where many goroutines allocate all the time it
 // finds that not all of them have a block at that moment, and so the next one is soon due. After recallsPerTurn that had to wait
-// for a stream at work, the streams keep little slack, all of them together a part in peakError of the level (or a
-// page of the device): what one has beyond its part leaves claimed at once, and claimed raises the level itself. Then the level is
+// for a stream at work, the streams keep little slack, all of them together a part in peakError of the level (or
+// leastSlack): what one has beyond its part leaves claimed at once, and claimed raises the level itself. Then the level is
 // the truth at least, and more by what they keep at most.
 //
 // # Stretches

@@ -30,9 +30,10 @@ const (
 	// recallsPerTurn is how many recalls that wait for a stream at work a stretch may cost. Such a one takes 200 µs, for all
 	// streams, where each of sixteen processors serves one of them.
 	recallsPerTurn = 32
-	// peakError is the part of the level that may be slack after them; pageOfSlack may be in any case.
-	peakError   = 64
-	pageOfSlack = 2 << 20
+	// peakError is the part of the level that may be slack after them; leastSlack may be in any case, so that sixteen
+	// streams keep a block of 1 MiB each.
+	peakError  = 64
+	leastSlack = 16 << 20
 	// allSlack is for streams that keep what they have.
 	allSlack = math.MaxInt64
 )
@@ -152,7 +153,7 @@ func (g *Group) keep() int64 {
 	if g.waits < recallsPerTurn {
 		return allSlack
 	}
-	return max(g.highWater[Requested].level.Load()/peakError, pageOfSlack) / int64(max(len(g.all), 1))
+	return max(g.highWater[Requested].level.Load()/peakError, leastSlack) / int64(max(len(g.all), 1))
 }
 
 // recall empties the slack of all books and returns what is live; all must be locked.

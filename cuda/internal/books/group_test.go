@@ -231,11 +231,11 @@ func playBooks(t *testing.T, seed uint64) {
 			recent, moreRecent = live, 0
 		case rnd.IntN(turns) == 0:
 			g.tire()
-			moreRecent = max(pageOfSlack, g.Recent(Requested)/peakError)
+			moreRecent = max(leastSlack, g.Recent(Requested)/peakError)
 			more = max(more, moreRecent)
 		case len(blocks) == 0 || rnd.IntN(2) == 0:
 			in := rnd.IntN(len(all))
-			c := g.enter(all[in], 1+rnd.Uint64N(1<<rnd.IntN(24)))
+			c := g.enter(all[in], 1+rnd.Uint64N(1<<rnd.IntN(27)))
 			blocks = append(blocks, ownedBlock{c: c, in: in, e: &Entry{}})
 			live += int64(c.Bytes)
 			outstanding += int64(c.Bytes)

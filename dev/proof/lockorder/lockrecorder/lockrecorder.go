@@ -92,6 +92,20 @@ func (m *RWMutex[C]) Lock() { m.take(m.real.Lock) }
 // RLock records the pairs with what the goroutine holds.
 func (m *RWMutex[C]) RLock() { m.take(m.real.RLock) }
 
+// TryLock does not wait, so it is no second half of a pair.
+func (m *RWMutex[C]) TryLock() bool { return m.try(m.real.TryLock) }
+
+// TryRLock does not wait, so it is no second half of a pair.
+func (m *RWMutex[C]) TryRLock() bool { return m.try(m.real.TryRLock) }
+
+func (m *RWMutex[C]) try(lock func() bool) bool {
+	locked := lock()
+	if locked {
+		took(goroutine(), class[C](), unsafe.Pointer(m))
+	}
+	return locked
+}
+
 // Unlock must be called by the goroutine that called Lock.
 func (m *RWMutex[C]) Unlock() {
 	gave(goroutine(), unsafe.Pointer(m))
