@@ -84,6 +84,7 @@ func TestAFreeSlabMakesRoomAtTheLimit(t *testing.T) {
 		{free: []int{1, 3, 5}, bytes: slabPages + 4, holds: 6*slabPages + slabPages + 4},
 		{free: []int{1, 3, 5}, bytes: 3 * slabPages, holds: 8 * slabPages},
 		{free: []int{1, 7}, bytes: slabPages + 1, holds: 7*slabPages + 1}, // a page behind the last slab is missing
+		{free: []int{7}, bytes: slabPages + 1, holds: 8 * slabPages, refused: true},
 		{free: []int{1, 3}, bytes: 2*slabPages + 1, holds: 6 * slabPages, refused: true},
 	} {
 		b := newAheadBench(t, 8*slabPages*sim.Granule)

@@ -23,12 +23,15 @@ type run struct {
 // has the slab's handle.
 func pieces(handles []driver.MemHandle) iter.Seq[[]driver.MemHandle] {
 	return func(yield func([]driver.MemHandle) bool) {
-		for n := 0; len(handles) > 0; handles = handles[n:] {
-			for n = 1; n < len(handles) && handles[n] == handles[0]; n++ {
+		for len(handles) > 0 {
+			n := 1
+			for n < len(handles) && handles[n] == handles[0] {
+				n++
 			}
 			if !yield(handles[:n]) {
 				return
 			}
+			handles = handles[n:]
 		}
 	}
 }
