@@ -337,6 +337,7 @@ func TestLargeAndSmallGrowthsLoseNothing(t *testing.T) {
 	const workers, limit = 8, 3*apartPages + 8
 	maps := []drivertest.Method{drivertest.MemCreate, drivertest.MemMap, drivertest.MemAccess, drivertest.MemUnmap, drivertest.MemRelease}
 	b := newAheadBench(t, limit*sim.Granule)
+	b.arenas.store.SlabPages, b.arenas.store.SlabsFrom = 4, apartPages/2
 	var group sync.WaitGroup
 	b.arenas.ahead.start = func(f func() error) {
 		group.Go(func() { _ = b.withMemory("test", f) })
@@ -390,7 +391,7 @@ func TestNothingIsMappedAheadForAnArenaThatIsForgotten(t *testing.T) {
 	must.Do(t, l.Release())
 	for _, l := range *b.arenas.all.Load() { // as the idle trim would
 		must.Do(t, b.arenas.look())
-		if r, ok := l.cutCompleted(sim.Granule); ok {
+		if r, ok := l.cutCompleted(b.arenas.store, sim.Granule); ok {
 			must.Do(t, b.arenas.store.Unmap(r.ptr, r.bytes))
 		}
 	}

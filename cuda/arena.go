@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/fencepost-gpu/fencepost/cuda/internal/fit"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/pages"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
@@ -232,42 +233,63 @@ func (l *arena) hasRoom(bytes uint64) bool {
 	return l.fit.Largest() >= bytes
 }
 
-// cutCompleted cuts the longest run that the device is known to have come to the mark of, but
-// at most so many bytes, which are whole pages.
-func (l *arena) cutCompleted(most uint64) (run, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var longest uint64
-	l.fit.Pages(func(_, bytes, mark uint64) bool {
+// singles calls yield for the free pages that the device is known to have come to the mark of, and that are of no slab:
+// for all that are in a row. The arena is locked.
+func (l *arena) singles(store *pages.Store, yield func(ptr, bytes, mark uint64)) {
+	l.fit.Pages(func(ptr, bytes, mark uint64) bool {
 		if l.completed(mark) {
-			longest = max(longest, bytes)
+			store.Pieces(ptr, bytes, func(ptr, bytes uint64, isSlab bool) {
+				if !isSlab {
+					yield(ptr, bytes, mark)
+				}
+			})
 		}
 		return true
 	})
-	if longest == 0 {
-		return run{}, false
-	}
-	return l.cutLocked(min(longest, most), l.completed)
 }
 
-// cutOldest cuts, of the free pages that the device is known to have come to the mark of, those
-// with the oldest mark: at most so many bytes, in pages, and no more than was unneeded
-// since the arena's last turn.
-func (l *arena) cutOldest(most, page uint64) (run, bool) {
+// cutCompleted cuts the longest row of single pages that the device is known to have come to the mark of, but
+// at most so many bytes, which are whole pages.
+func (l *arena) cutCompleted(store *pages.Store, most uint64) (run, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	most = min(most, l.fit.Lowest()) / page * page
-	var oldest, length uint64
-	l.fit.Pages(func(_, bytes, mark uint64) bool {
-		if l.completed(mark) && (length == 0 || mark < oldest) {
-			oldest, length = mark, bytes
+	var longest run
+	l.singles(store, func(ptr, bytes, _ uint64) {
+		if bytes > longest.bytes {
+			longest = run{ptr: ptr, bytes: bytes}
 		}
-		return true
 	})
-	if min(length, most) == 0 {
-		return run{}, false
-	}
-	return l.cutLocked(min(length, most), func(mark uint64) bool { return mark == oldest })
+	return l.cutEnd(longest, most)
+}
+
+// cutOldest cuts, of the free single pages that the device is known to have come to the mark of, those
+// with the oldest mark: at most so many bytes, in pages, and no more than was unneeded
+// since the arena's last turn.
+func (l *arena) cutOldest(store *pages.Store, most, page uint64) (run, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var oldest run
+	l.singles(store, func(ptr, bytes, mark uint64) {
+		if oldest.bytes == 0 || mark < oldest.mark {
+			oldest = run{ptr: ptr, bytes: bytes, mark: mark}
+		}
+	})
+	return l.cutEnd(oldest, min(most, l.fit.Lowest())/page*page)
+}
+
+// cutEnd cuts the last pages of a free run, at most so many bytes. The arena is locked.
+func (l *arena) cutEnd(r run, most uint64) (run, bool) {
+	n := min(r.bytes, most)
+	r = run{ptr: r.ptr + r.bytes - n, bytes: n, from: l, after: l.stream}
+	return r, n > 0 && l.fit.CutAt(r.ptr, n, nil)
+}
+
+// isSurplus reports whether so many bytes of what is free are surplus, and were unneeded since the arena's last turn.
+// arenas.growing is held.
+func (l *arena) isSurplus(bytes uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return min(l.surplus, l.fit.Lowest()) >= bytes
 }
 
 // turn returns how many bytes of pages that are free now were unneeded since the last turn.

@@ -352,11 +352,12 @@ func (m *arenas) findSurplus() {
 	}
 }
 
-// trimSurplus gives some surplus back: of each arena the oldest first. What the device has not come
+// trimSurplus gives some surplus back: slabs, then of each arena the oldest first. What the device has not come
 // to stays until the next look. growing is held.
 func (m *arenas) trimSurplus() error {
-	left, queried := trimPages*m.page, 0
-	var first error
+	slabs, first := m.unmapSlabs(func(given, _, bytes uint64) bool { return given+bytes <= trimPages*m.page }, (*arena).isSurplus)
+	most, queried := trimPages*m.page-slabs, 0
+	left := most
 	for _, l := range *m.all.Load() {
 		if l.surplus < m.page {
 			continue
@@ -367,7 +368,7 @@ func (m *arenas) trimSurplus() error {
 		queried++
 		_ = l.look() // what cannot be asked is not known
 		for left > 0 {
-			r, ok := l.cutOldest(min(l.surplus, left), m.page)
+			r, ok := l.cutOldest(m.store, min(l.surplus, left), m.page)
 			if !ok {
 				l.surplus = 0
 				break
@@ -381,16 +382,19 @@ func (m *arenas) trimSurplus() error {
 	m.idle.spare -= spare
 	left -= spare
 	m.idle.under = left == 0 || queried == trimArenas
-	give := trimPages*m.page - left
+	give := most - left
 	return cmp.Or(first, m.store.Release(m.store.Held()-min(m.store.Held(), give)))
 }
 
-// unmapUnused makes free pages spare that the device has come to, while more than keep
-// bytes are mapped; growing is held.
+// unmapUnused makes free pages spare that the device has come to, and gives slabs of such pages back to it, while more
+// than keep bytes are mapped: the slab that has more pages than that comes last. growing is held.
 func (m *arenas) unmapUnused(keep uint64) error {
+	if _, err := m.unmapSlabs(func(_, _, bytes uint64) bool { return m.store.Mapped() >= keep+bytes }, nil); err != nil {
+		return err
+	}
 	for _, l := range *m.all.Load() {
 		for m.store.Mapped() > keep {
-			r, ok := l.cutCompleted(m.wholePages(m.store.Mapped() - keep))
+			r, ok := l.cutCompleted(m.store, m.wholePages(m.store.Mapped()-keep))
 			if !ok {
 				break
 			}
@@ -399,7 +403,91 @@ func (m *arenas) unmapUnused(keep uint64) error {
 			}
 		}
 	}
-	return nil
+	_, err := m.unmapSlabs(func(_, _, _ uint64) bool { return m.store.Mapped() > keep }, nil)
+	return err
+}
+
+// unmapSlabs gives slabs back to the device, those of which all pages are free and the device is known to have come to
+// them, whichever arenas have them: while want says so of how many bytes it has given, and of a slab, and, if it is not
+// nil, may of the bytes that each arena has of it. growing is held.
+func (m *arenas) unmapSlabs(want func(given, ptr, bytes uint64) bool, may func(l *arena, bytes uint64) bool) (given uint64, err error) {
+	if !m.store.HasSlabs() {
+		return 0, nil
+	}
+	for _, row := range m.completedRows() {
+		var slabs []run
+		m.store.Pieces(row.ptr, row.bytes, func(ptr, bytes uint64, isSlab bool) {
+			if isSlab {
+				slabs = append(slabs, run{ptr: ptr, bytes: bytes})
+			}
+		})
+		for _, slab := range slabs {
+			if !want(given, slab.ptr, slab.bytes) || !m.cutSlab(slab, may) {
+				continue
+			}
+			given += slab.bytes
+			if err := m.store.Unmap(slab.ptr, slab.bytes); err != nil {
+				return given, err
+			}
+		}
+	}
+	return given, nil
+}
+
+// completedRows are the free pages that the device is known to have come to the mark of, in rows.
+func (m *arenas) completedRows() (rows []run) {
+	var all []run
+	for _, l := range *m.all.Load() {
+		l.mu.Lock()
+		l.fit.Pages(func(ptr, bytes, mark uint64) bool {
+			if l.completed(mark) {
+				all = append(all, run{ptr: ptr, bytes: bytes})
+			}
+			return true
+		})
+		l.mu.Unlock()
+	}
+	slices.SortFunc(all, func(a, b run) int { return cmp.Compare(a.ptr, b.ptr) })
+	for _, r := range all {
+		if last := len(rows) - 1; last >= 0 && rows[last].ptr+rows[last].bytes == r.ptr {
+			rows[last].bytes += r.bytes
+		} else {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// cutSlab cuts a slab out of the arenas that have it, if each of them may give what it has of it. growing is held.
+func (m *arenas) cutSlab(slab run, may func(l *arena, bytes uint64) bool) bool {
+	var parts []run
+	has := map[*arena]uint64{}
+	for at := slab.ptr; at < slab.ptr+slab.bytes; at += m.page {
+		l := m.owners[(at-m.base)/m.page].Load()
+		if last := len(parts) - 1; last >= 0 && parts[last].from == l {
+			parts[last].bytes += m.page
+		} else {
+			parts = append(parts, run{ptr: at, bytes: m.page, from: l})
+		}
+		has[l] += m.page
+	}
+	for l, bytes := range has {
+		if may != nil && !may(l, bytes) {
+			return false
+		}
+	}
+	for i, r := range parts {
+		if _, ok := r.from.cutAt(r.ptr, r.bytes, r.from.completed); !ok { // another took some meanwhile
+			for _, r := range parts[:i] {
+				m.putBack(r)
+			}
+			return false
+		}
+	}
+	for l, bytes := range has {
+		l.surplus -= min(l.surplus, bytes)
+	}
+	return true
 }
 
 func (m *arenas) addTo(st *core.Stats) {

@@ -89,6 +89,11 @@ func statesIn(list []pendingFree, b *block, state freeState) (found []string) {
 	return found
 }
 
+// UseSlabs has a pool that was not used yet grow in slabs of so many pages, by from pages and more.
+func UseSlabs(r *PoolResource, pages, from uint64) {
+	r.arenas.store.SlabPages, r.arenas.store.SlabsFrom = pages, from
+}
+
 // Arenas is how many arenas a pool has.
 func Arenas(r *PoolResource) int { return len(*r.arenas.all.Load()) }
 

@@ -582,7 +582,7 @@ func (m *arenas) room(at uint64) uint64 {
 }
 
 // collect makes free pages spare that the device has come to, until so many bytes are spare or
-// there are no more, and none with an address in a range that is kept.
+// there are no more, and none with an address in a range that is kept. What is missing then slabs make room for.
 func (m *arenas) collect(bytes, from, to uint64) error {
 	from, to = from/m.page*m.page, m.wholePages(to)
 	for _, l := range *m.all.Load() {
@@ -590,7 +590,7 @@ func (m *arenas) collect(bytes, from, to uint64) error {
 		if spare >= bytes {
 			break
 		}
-		runs := l.cutIdle(bytes-spare, from, to)
+		runs := l.cutIdle(m.store, bytes-spare, from, to)
 		for i, r := range runs {
 			if err := m.store.Unmap(r.ptr, r.bytes); err != nil {
 				for _, r := range runs[i+1:] {
@@ -600,12 +600,18 @@ func (m *arenas) collect(bytes, from, to uint64) error {
 			}
 		}
 	}
-	return nil
+	if m.store.Spare() >= bytes {
+		return nil
+	}
+	_, err := m.unmapSlabs(func(given, ptr, n uint64) bool {
+		return m.store.Spare()+given < bytes && (ptr+n <= from || to <= ptr)
+	}, nil)
+	return err
 }
 
-// cutIdle cuts free pages that the device is known to have come to the mark of: so many bytes, if
+// cutIdle cuts free single pages that the device is known to have come to the mark of: so many bytes, if
 // there are as many beside those of a range, and of the shortest stretches first.
-func (l *arena) cutIdle(bytes, from, to uint64) (runs []run) {
+func (l *arena) cutIdle(store *pages.Store, bytes, from, to uint64) (runs []run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	add := func(ptr, end uint64) {
@@ -613,12 +619,9 @@ func (l *arena) cutIdle(bytes, from, to uint64) (runs []run) {
 			runs = append(runs, run{ptr: ptr, bytes: end - ptr, from: l})
 		}
 	}
-	l.fit.Pages(func(ptr, bytes, mark uint64) bool {
-		if l.completed(mark) {
-			add(ptr, min(ptr+bytes, from))
-			add(max(ptr, to), ptr+bytes)
-		}
-		return true
+	l.singles(store, func(ptr, bytes, _ uint64) {
+		add(ptr, min(ptr+bytes, from))
+		add(max(ptr, to), ptr+bytes)
 	})
 	slices.SortFunc(runs, func(a, b run) int { return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.ptr, b.ptr)) })
 	for i := range runs {

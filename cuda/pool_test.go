@@ -470,7 +470,22 @@ func TestThePoolLosesNothingWhenCallsFail(t *testing.T) {
 // streams that are slow by turns, and write what they have: the oracle sees who
 // comes too early. It goes on until memory was found in every way.
 func TestPoolHammer(t *testing.T) {
+	hammerPool(t, newBench(t, pooled(12), ticking), func(c core.OwnPoolStats) bool {
+		return c.Takeovers.Count > 0 && c.Steals.Count > 0 && c.Remaps.Count > 0
+	})
+}
+
+// The pool has slabs besides, which it seldom remaps, but trims.
+func TestPoolHammerWithSlabs(t *testing.T) {
 	b := newBench(t, pooled(12), ticking)
+	cuda.UseSlabs(b.Pool, 2, 2)
+	hammerPool(t, b, func(c core.OwnPoolStats) bool {
+		return c.Takeovers.Count > 0 && c.Steals.Count > 0 && c.Trims.Count > 5
+	})
+}
+
+func hammerPool(t *testing.T, b *bench, all func(core.OwnPoolStats) bool) {
+	t.Helper()
 	streams := b.leases(4)
 	for round := range uint64(100) {
 		var group sync.WaitGroup
@@ -511,7 +526,7 @@ func TestPoolHammer(t *testing.T) {
 		b.wantDrift("at the end of a round", 0)
 		c := b.Pool.Stats().OwnPool
 		t.Logf("%+v, %d of 500 refused", c, refused.Load())
-		if c.Takeovers.Count > 0 && c.Steals.Count > 0 && c.Remaps.Count > 0 || t.Failed() {
+		if all(c) || t.Failed() {
 			return
 		}
 	}

@@ -86,6 +86,48 @@ func TestAPoolThatIsUsedKeepsWhatItNeeds(t *testing.T) {
 	})
 }
 
+// An idle pool gives slabs back, a few pages each time, but none with a page that is used, whichever streams have the others.
+func TestAnIdlePoolGivesSlabsBack(t *testing.T) {
+	withIdleTrim(t, trimAfter, func(b *bench) {
+		const slab = 16
+		s := b.leases(2)
+		b.free(b.alloc(s[0], 9*slab*poolPage))
+		time.Sleep(time.Second)
+		kept := b.alloc(s[1], 1000)
+		b.free(b.alloc(s[0], 9*slab*poolPage))
+		time.Sleep(3 * trimAfter)
+		b.reserved("beside a page", slab)
+		st := b.Pool.Stats()
+		trims := st.OwnPool.Trims
+		equal(t, "bytes trimmed", trims.Bytes, st.ReservedHigh-st.Reserved)
+		if most := slab * trims.Count * poolPage; trims.Bytes > most {
+			t.Errorf("trims of at most %d pages: %+v", slab, trims)
+		}
+		calls := b.faults.Total()
+		time.Sleep(5 * trimAfter)
+		equal(t, "driver calls of an idle pool", b.faults.Total()-calls, 0)
+		b.free(kept)
+		time.Sleep(2*trimAfter + time.Second)
+		b.reserved("when nothing lives", 0)
+	})
+}
+
+func TestAPoolThatIsUsedKeepsItsSlabs(t *testing.T) {
+	withIdleTrim(t, trimAfter, func(b *bench) {
+		s := b.leases(2)
+		slabs := b.alloc(s[0], 9*16*poolPage)
+		b.free(append(b.allocs(s[1], 20, poolPage), slabs)...) // those pages are not needed
+		time.Sleep(time.Second)
+		growths := b.Pool.Stats().OwnPool.Growths.Count
+		for range 70 {
+			b.free(b.alloc(s[0], 9*16*poolPage))
+			time.Sleep(time.Second)
+		}
+		b.reserved("in use", 9*16)
+		equal(t, "growths", b.Pool.Stats().OwnPool.Growths.Count, growths)
+	})
+}
+
 // Free bytes beside blocks are not pages that nobody needs.
 func TestFragmentsMakeNoPageAnUnneededOne(t *testing.T) {
 	withIdleTrim(t, trimAfter, func(b *bench) {

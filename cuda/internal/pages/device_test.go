@@ -21,14 +21,14 @@ type device struct {
 	driver.Driver // of calls that nobody makes
 
 	mu       sync.Mutex
-	capacity int                         // in handles
+	capacity int                         // in pages
 	reserved uint64                      // bytes of addresses
 	sizes    map[driver.MemHandle]uint64 // of handles not released
 	mapped   map[uint64]driver.MemHandle // by address
 	open     map[uint64]bool             // addresses that the device may touch
 	places   map[driver.MemHandle]uint64 // of what is mapped
 	last     driver.MemHandle
-	peak     int // handles
+	peak     int // pages
 	// overlapping: several goroutines call the store at a time.
 	overlapping bool
 	// torn is how many pages the next unmap takes down before it fails; lenient says that one of
@@ -65,11 +65,19 @@ func mapLowest(s *Store, bytes uint64) (ptr, n uint64, err error) {
 	return ptr, bytes, err
 }
 
-// left is what the device still has of its users: handles, mappings, and bytes of addresses.
+// left is what the device still has of its users: pages of handles, pages that are mapped, and bytes of addresses.
 func (d *device) left() (handles, mappings int, addresses uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.sizes), len(d.mapped), d.reserved
+	return d.pages(), len(d.mapped), d.reserved
+}
+
+// pages is how many pages the handles have.
+func (d *device) pages() (n int) {
+	for _, bytes := range d.sizes {
+		n += int(bytes / granule)
+	}
+	return n
 }
 
 // usable reports whether the device may touch a whole range.
@@ -111,12 +119,12 @@ func (d *device) MemUnreserve(ptr, bytes uint64) error {
 func (d *device) MemCreate(bytes uint64) (driver.MemHandle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.sizes) == d.capacity {
+	if d.pages()+int(bytes/granule) > d.capacity {
 		return 0, driver.NewError("MemCreate", driver.OutOfMemory)
 	}
 	d.last++
 	d.sizes[d.last] = bytes
-	d.peak = max(d.peak, len(d.sizes))
+	d.peak = max(d.peak, d.pages())
 	return d.last, nil
 }
 
@@ -134,11 +142,27 @@ func (d *device) MemMap(ptr, bytes uint64, h driver.MemHandle) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, mapped := d.places[h]
-	if mapped || bytes != granule || d.sizes[h] != bytes || d.mapped[ptr] != 0 || ptr < base || ptr+bytes > base+d.reserved || (ptr-base)%granule != 0 {
+	for at := ptr; at < ptr+bytes; at += granule {
+		mapped = mapped || d.mapped[at] != 0
+	}
+	if mapped || bytes == 0 || d.sizes[h] != bytes || ptr < base || ptr+bytes > base+d.reserved || (ptr-base)%granule != 0 {
 		return driver.NewError("MemMap", driver.InvalidValue)
 	}
-	d.mapped[ptr], d.places[h] = h, ptr
+	for at := ptr; at < ptr+bytes; at += granule {
+		d.mapped[at] = h
+	}
+	d.places[h] = ptr
 	return nil
+}
+
+// slab is the handle of the slab that is mapped at an address, 0 if none is.
+func (d *device) slab(ptr uint64) driver.MemHandle {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.mapped[ptr]; d.sizes[h] > granule {
+		return h
+	}
+	return 0
 }
 
 // onMapped calls f with each address of a range of whole mappings.
@@ -146,7 +170,8 @@ func (d *device) onMapped(op string, ptr, bytes uint64, f func(at uint64)) error
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for at := ptr; at < ptr+bytes; at += granule {
-		if d.mapped[at] == 0 && (!d.lenient || op != "MemUnmap") {
+		h := d.mapped[at]
+		if h == 0 && (!d.lenient || op != "MemUnmap") || h != 0 && (d.places[h] < ptr || d.places[h]+d.sizes[h] > ptr+bytes) {
 			return driver.NewError(op, driver.InvalidValue)
 		}
 	}
@@ -194,8 +219,12 @@ func check(t interface {
 	for _, r := range s.remains {
 		remains += len(r.handles)
 	}
-	if s.Held() != uint64(handles)*granule || s.Mapped() != uint64(mappings-remains)*granule || len(s.spare) != handles-mappings {
-		t.Errorf("held %d, mapped %d, %d spare, %d remain; the device has %d handles and %d mappings", s.Held(), s.Mapped(), len(s.spare), remains, handles, mappings)
+	down := 0
+	for _, slab := range s.down {
+		down += int(slab.pages)
+	}
+	if s.Held() != uint64(handles)*granule || s.Mapped() != uint64(mappings-remains)*granule || len(s.spare)+down != handles-mappings {
+		t.Errorf("held %d, mapped %d, %d spare, %d down, %d remain; the device has %d pages, %d of them mapped", s.Held(), s.Mapped(), len(s.spare), down, remains, handles, mappings)
 	}
 	var st core.Stats
 	s.AddTo(&st)

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -16,6 +17,23 @@ func (s span) end() uint64 { return s.first + s.n }
 type run struct {
 	span
 	handles []driver.MemHandle
+}
+
+// pieces are the handles of pages in a row by what is mapped as one: a page, or the pages of a slab, each of which
+// has the slab's handle.
+func pieces(handles []driver.MemHandle) iter.Seq[[]driver.MemHandle] {
+	return func(yield func([]driver.MemHandle) bool) {
+		for len(handles) > 0 {
+			n := 1
+			for n < len(handles) && handles[n] == handles[0] {
+				n++
+			}
+			if !yield(handles[:n]) {
+				return
+			}
+			handles = handles[n:]
+		}
+	}
 }
 
 // split cuts a run behind its first n pages.

@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	modelCapacity = 12
-	modelPlaces   = 20
+	modelCapacity  = 16
+	modelPlaces    = 24
+	modelSlab      = 3 // pages
+	modelSlabsFrom = 5
 )
 
 // machine is a store beside the simplest thing that could be one: a list of places.
@@ -40,9 +42,20 @@ func (m *machine) mapped() (n int) {
 	return n
 }
 
+// draw draws some places: any, or such that are all taken or all free, if there are any.
+func (m *machine) draw(t *rapid.T, taken bool) (first, n int) {
+	first, end := rapid.IntRange(0, modelPlaces-1).Draw(t, "first"), modelPlaces
+	if at := slices.Index(m.taken[first:], taken); at >= 0 && rapid.Bool().Draw(t, "alike") {
+		first += at
+		if other := slices.Index(m.taken[first:], !taken); other >= 0 {
+			end = first + other
+		}
+	}
+	return first, rapid.IntRange(1, end-first).Draw(t, "places")
+}
+
 func (m *machine) Map(t *rapid.T) {
-	first := rapid.IntRange(0, modelPlaces-1).Draw(t, "first")
-	n := rapid.IntRange(1, modelPlaces-first).Draw(t, "pages")
+	first, n := m.draw(t, false)
 	places := m.taken[first : first+n]
 	hole := !slices.Contains(places, true)
 	held := max(m.held, m.mapped()+n)
@@ -58,6 +71,15 @@ func (m *machine) Map(t *rapid.T) {
 	if !m.d.usable(ptr, bytes) {
 		t.Fatalf("%d bytes at %#x cannot be used", bytes, ptr)
 	}
+	slabs := 0
+	if missing := held - m.held; missing >= modelSlabsFrom {
+		slabs = missing / modelSlab
+	}
+	for i := range places {
+		if got := m.slab(first+i) != 0; got != (i < slabs*modelSlab) && !m.faulty {
+			t.Fatalf("%d pages at %d: in a slab at %d: %v; there are to be %d", n, first, first+i, got, slabs)
+		}
+	}
 	for i := range places {
 		places[i] = true
 	}
@@ -65,11 +87,11 @@ func (m *machine) Map(t *rapid.T) {
 }
 
 func (m *machine) Unmap(t *rapid.T) {
-	first := rapid.IntRange(0, modelPlaces-1).Draw(t, "first")
-	n := rapid.IntRange(1, modelPlaces-first).Draw(t, "places")
-	whole := true
-	for _, taken := range m.taken[first : first+n] {
-		whole = whole && taken
+	first, n := m.draw(t, true)
+	whole := !slices.Contains(m.taken[first:first+n], false)
+	inSlabs := 0
+	if whole {
+		inSlabs, whole = m.checkPieces(t, first, first+n)
 	}
 	err := m.s.Unmap(base+uint64(first)*granule, uint64(n)*granule)
 	if (err == nil) != whole && (!m.faulty || !whole) {
@@ -77,7 +99,41 @@ func (m *machine) Unmap(t *rapid.T) {
 	}
 	if whole {
 		clear(m.taken[first : first+n])
+		m.held -= inSlabs
 	}
+}
+
+// slab names the slab that a place is of, 0 if it is of none.
+func (m *machine) slab(place int) driver.MemHandle { return m.d.slab(base + uint64(place)*granule) }
+
+// checkPieces compares the pieces of mapped places with the device's mappings. It returns how many of the places are of
+// slabs, and whether those lie wholly among them.
+func (m *machine) checkPieces(t *rapid.T, from, to int) (inSlabs int, whole bool) {
+	whole = true
+	got := map[int]driver.MemHandle{}
+	m.s.Pieces(base+uint64(from)*granule, uint64(to-from)*granule, func(ptr, bytes uint64, isSlab bool) {
+		if isSlab && bytes != modelSlab*granule {
+			t.Fatalf("a slab of %d bytes", bytes)
+		}
+		for place := int((ptr - base) / granule); bytes > 0; place, bytes = place+1, bytes-granule {
+			got[place] = m.slab(place)
+			if (got[place] != 0) != isSlab {
+				t.Fatalf("place %d is in a slab: %v", place, isSlab)
+			}
+		}
+	})
+	for place := from; place < to; place++ {
+		h := m.slab(place)
+		within := h == 0 || (from == 0 || m.slab(from-1) != h) && m.slab(to) != h
+		if _, ok := got[place]; ok != within {
+			t.Fatalf("place %d of %d to %d can be unmapped: %v", place, from, to, ok)
+		}
+		whole = whole && within
+		if h != 0 {
+			inSlabs++
+		}
+	}
+	return inSlabs, whole
 }
 
 func (m *machine) Release(t *rapid.T) {
@@ -96,7 +152,7 @@ func (m *machine) SetLimit(t *rapid.T) {
 
 func (m *machine) Fail(t *rapid.T) {
 	m.faulty = true
-	m.faults.FailCall(rapid.Uint64Range(1, 12).Draw(t, "call"), driver.Unknown)
+	m.faults.FailCall(rapid.Uint64Range(1, 12).Draw(t, "call"), rapid.SampledFrom([]int{driver.Unknown, driver.OutOfMemory}).Draw(t, "code"))
 }
 
 func (m *machine) FailAll(t *rapid.T) {
@@ -108,8 +164,8 @@ func (m *machine) FailAll(t *rapid.T) {
 func (m *machine) Mend(t *rapid.T) {
 	m.faults.Clear()
 	m.faulty = false
-	if err := m.s.Reap(); err != nil || len(m.s.remains) > 0 {
-		t.Fatalf("reaped: %v, %d remain", err, len(m.s.remains))
+	if err := m.s.Reap(); err != nil || len(m.s.remains)+len(m.s.down) > 0 {
+		t.Fatalf("reaped: %v, %d remain, %d are down", err, len(m.s.remains), len(m.s.down))
 	}
 	m.held = int(m.s.Held() / granule) // what was refused is spare
 }
@@ -128,18 +184,25 @@ func TestTheStoreIsAListOfPlaces(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &machine{}
 		m.s, m.faults, m.d = newStore(t, modelCapacity, modelPlaces)
+		m.s.SlabPages, m.s.SlabsFrom = modelSlab, modelSlabsFrom
 		rt.Repeat(map[string]func(*rapid.T){"": m.Check, "map": m.Map, "unmap": m.Unmap, "release": m.Release,
 			"set limit": m.SetLimit, "fail": m.Fail, "fail all": m.FailAll, "mend": m.Mend, "mend again": m.Mend})
 		m.Mend(rt)
 		if err := m.s.Close(); err != nil {
 			rt.Fatal(err)
 		}
-		for place, taken := range m.taken {
-			if taken {
-				if err := m.s.Unmap(base+uint64(place)*granule, granule); err != nil {
-					rt.Fatal(err)
-				}
+		for place := 0; place < modelPlaces; place++ {
+			if !m.taken[place] {
+				continue
 			}
+			pages := 1
+			if m.slab(place) != 0 {
+				pages = modelSlab
+			}
+			if err := m.s.Unmap(base+uint64(place)*granule, uint64(pages)*granule); err != nil {
+				rt.Fatal(err)
+			}
+			place += pages - 1
 		}
 		checkGone(rt, m.s, m.d)
 	})
@@ -175,6 +238,7 @@ func TestNothingIsLostBetweenManyAtATime(t *testing.T) {
 	const workers, capacity, limit = 8, 64, 48
 	s, faults, d := newStore(t, capacity, 256)
 	s.SetLimit(limit * granule)
+	s.SlabPages, s.SlabsFrom = 2, 4
 	d.overlapping = true
 	var group sync.WaitGroup
 	done := make(chan struct{})

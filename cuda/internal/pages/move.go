@@ -49,27 +49,36 @@ func (s *Store) place(at span, fresh []driver.MemHandle) (r run, missing uint64,
 		return run{}, missing, nil
 	}
 	kept := len(s.spare) - (int(at.n) - len(fresh))
-	r = run{at, slices.Concat(s.spare[kept:], fresh)}
+	r = run{at, slices.Concat(fresh, s.spare[kept:])}
 	s.spare = s.spare[:kept]
 	return r, 0, nil
 }
 
-// create appends to fresh as many of the missing pages as the device gives.
+// create appends to fresh as many of the missing pages as the device gives. If it has no memory for a slab, it is asked
+// for pages.
 func (s *Store) create(missing uint64, fresh []driver.MemHandle) ([]driver.MemHandle, error) {
 	var err error
-	var given uint64
-	for ; given < missing && err == nil; given++ {
+	before, all := len(fresh), len(fresh)+int(missing)
+	pages := uint64(1)
+	if missing >= s.SlabsFrom {
+		pages = s.SlabPages
+	}
+	for len(fresh) < all && err == nil {
+		if len(fresh)+int(pages) > all {
+			pages = 1
+		}
 		err = s.call(func() error {
-			h, err := s.drv.MemCreate(s.page)
+			h, err := s.drv.MemCreate(pages * s.page)
 			if err == nil {
-				fresh = append(fresh, h)
+				fresh = append(fresh, slices.Repeat([]driver.MemHandle{h}, int(pages))...)
 			}
 			return err
 		})
+		if pages > 1 && errors.Is(err, core.ErrOutOfMemory) {
+			pages, err = 1, nil
+		}
 	}
-	if err != nil {
-		given--
-	}
+	given := uint64(len(fresh) - before)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.coming -= missing
@@ -84,17 +93,21 @@ const pagesAtOnce = 16
 
 // putIn maps a run. It returns how many pages of it are mapped.
 func (s *Store) putIn(r run) (done int, err error) {
-	for handles := range slices.Chunk(r.handles, pagesAtOnce) {
-		first := s.addr(r.first + uint64(done))
-		for i, h := range handles {
-			if err := s.call(func() error { return s.drv.MemMap(first+uint64(i)*s.page, s.page, h) }); err != nil {
-				return done, err
-			}
-			done++
-		}
-		if err := s.call(func() error { return s.drv.MemAccess(first, uint64(len(handles))*s.page) }); err != nil {
+	open := 0 // so many the device is let at
+	for piece := range pieces(r.handles) {
+		if err := s.call(func() error {
+			return s.drv.MemMap(s.addr(r.first+uint64(done)), uint64(len(piece))*s.page, piece[0])
+		}); err != nil {
 			return done, err
 		}
+		done += len(piece)
+		if done-open < pagesAtOnce && done < len(r.handles) {
+			continue
+		}
+		if err := s.call(func() error { return s.drv.MemAccess(s.addr(r.first+uint64(open)), uint64(done-open)*s.page) }); err != nil {
+			return done, err
+		}
+		open = done
 	}
 	return done, nil
 }
@@ -108,6 +121,9 @@ func (s *Store) enter(r run) {
 	}
 	copy(s.handles[r.first:], r.handles)
 	s.mapped += r.n
+	for piece := range pieces(r.handles) {
+		s.slabs = s.slabs || len(piece) > 1
+	}
 }
 
 // undo takes down the first pages of a run, which are mapped, and gives as many back to the
@@ -138,7 +154,7 @@ func (s *Store) takeDown(r run) error {
 	return nil
 }
 
-// takeDownRemains tries that again with all that remains, page by page: those that
+// takeDownRemains tries that again with all that remains, page by page and slab by slab: those that
 // cannot be taken down stand in no other's way. It returns the first error.
 func (s *Store) takeDownRemains() (first error) {
 	s.mu.Lock()
@@ -146,10 +162,10 @@ func (s *Store) takeDownRemains() (first error) {
 	s.remains = nil
 	s.mu.Unlock()
 	for _, r := range remains {
-		for r.n > 0 {
-			var page run
-			page, r = r.split(1)
-			first = cmp.Or(first, s.takeDown(page))
+		for piece := range pieces(r.handles) {
+			var one run
+			one, r = r.split(uint64(len(piece)))
+			first = cmp.Or(first, s.takeDown(one))
 		}
 	}
 	return first
@@ -158,7 +174,7 @@ func (s *Store) takeDownRemains() (first error) {
 // takeOut takes pages that a caller of Map has out of the books.
 func (s *Store) takeOut(ptr, bytes uint64) (run, error) {
 	wrong := func() (run, error) {
-		return run{}, invalid("MemUnmap", "%d bytes at %#x are not whole pages that are mapped", bytes, ptr)
+		return run{}, invalid("MemUnmap", "%d bytes at %#x are not whole pages and slabs that are mapped", bytes, ptr)
 	}
 	at, ok := s.span(ptr, bytes)
 	if !ok {
@@ -170,7 +186,7 @@ func (s *Store) takeOut(ptr, bytes uint64) (run, error) {
 		return wrong()
 	}
 	mapped := s.handles[at.first:at.end()]
-	if slices.Contains(mapped, 0) {
+	if slices.Contains(mapped, 0) || !s.isWhole(at) {
 		return wrong()
 	}
 	r := run{at, slices.Clone(mapped)}
@@ -179,50 +195,74 @@ func (s *Store) takeOut(ptr, bytes uint64) (run, error) {
 	return r, nil
 }
 
-// vacate makes the pages of a run spare, and its place a hole; mu must be held.
+// isWhole reports whether no slab lies across an end of places where pages are mapped; mu must be held.
+func (s *Store) isWhole(at span) bool {
+	first, last := at.first, at.end()-1
+	return (first == 0 || s.handles[first-1] != s.handles[first]) &&
+		(at.end() == uint64(len(s.handles)) || s.handles[at.end()] != s.handles[last])
+}
+
+// vacate makes the pages of a run spare, has its slabs go back to the device, and makes its place a hole; mu must be held.
 func (s *Store) vacate(r run) {
-	s.spare = append(s.spare, r.handles...)
+	s.keepUnmapped(r.handles)
 	s.holes.add(r.span)
 }
 
-// shed gives at most so many spare pages back to the device, oldest first, until keep pages are held. One
-// that the device does not take back is the newest spare page then. The first error is returned.
+// keepUnmapped enters what is held and mapped nowhere; mu must be held.
+func (s *Store) keepUnmapped(handles []driver.MemHandle) {
+	for piece := range pieces(handles) {
+		if n := uint64(len(piece)); n > 1 {
+			s.down = append(s.down, slab{piece[0], n})
+		} else {
+			s.spare = append(s.spare, piece[0])
+		}
+	}
+}
+
+// shed gives all slabs that are unmapped back to the device, and then spare pages, oldest first, until keep pages are held:
+// at most so many pages with the slabs. What the device does not take back stays, the newest of its kind. The first
+// error is returned.
 func (s *Store) shed(most, keep uint64) (first error) {
 	var refused []driver.MemHandle
-	for ; most > 0; most-- {
-		h, ok := s.oldest(keep)
+	for {
+		next, ok := s.oldest(most, keep)
 		if !ok {
 			break
 		}
-		err := s.call(func() error { return s.drv.MemRelease(h) })
+		err := s.call(func() error { return s.drv.MemRelease(next.handle) })
 		s.mu.Lock()
-		s.leaving--
+		s.leaving -= next.pages
 		if err == nil {
-			s.held--
-			s.released++
+			s.held -= next.pages
+			s.released += next.pages
 		}
 		s.mu.Unlock()
 		if err != nil {
-			refused, first = append(refused, h), cmp.Or(first, err)
+			refused, first = append(refused, slices.Repeat([]driver.MemHandle{next.handle}, int(next.pages))...), cmp.Or(first, err)
 		}
+		most -= min(most, next.pages)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spare = append(s.spare, refused...)
+	s.keepUnmapped(refused)
 	return first
 }
 
-// oldest takes the oldest spare page out of the books, if more than keep pages are held
-// without those that leave.
-func (s *Store) oldest(keep uint64) (h driver.MemHandle, ok bool) {
+// oldest takes a slab that is unmapped out of the books, or, if there is none, the oldest spare page, if any may go and
+// more than keep pages are held without those that leave.
+func (s *Store) oldest(most, keep uint64) (next slab, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.spare) == 0 || s.held-s.leaving <= keep {
-		return 0, false
+	switch {
+	case len(s.down) > 0:
+		next, s.down = s.down[0], s.down[1:]
+	case most == 0 || len(s.spare) == 0 || s.held-s.leaving <= keep:
+		return slab{}, false
+	default:
+		next, s.spare = slab{s.spare[0], 1}, s.spare[1:]
 	}
-	h, s.spare = s.spare[0], s.spare[1:]
-	s.leaving++
-	return h, true
+	s.leaving += next.pages
+	return next, true
 }
 
 // withUndo is the error of a Map, with what undoing it met. On a lost device that says the

@@ -1,6 +1,9 @@
 // Package pages keeps the physical memory of a pool: pages of one driver handle each, mapped
 // at addresses of one reserved range, where they can be moved.
 //
+// Much memory at a time is taken from the device in slabs: one handle for several pages in a row, which costs the
+// driver little more than one page. A slab is mapped once. It is unmapped as a whole, and goes back to the device then.
+//
 // A page is mapped, at an address that a caller of [Store.Map] has, or spare: held, with no
 // address. Map and Unmap move it from one to the other, and its content is undefined after
 // that. The handle is kept for the page's life, or it could be mapped only once.
@@ -40,6 +43,8 @@ type Store struct {
 	handles []driver.MemHandle
 	spare   []driver.MemHandle // oldest first
 	remains []run              // nobody has it, and the driver did not take it down
+	down    []slab             // unmapped, to be given back to the device
+	slabs   bool               // some were mapped
 	limit   uint64             // in bytes
 
 	// held is what the device has given, high its highest value, mapped what callers have of
@@ -49,6 +54,22 @@ type Store struct {
 	// released is how many pages were given back to the device since the beginning.
 	released           uint64
 	closed, unreserved bool
+
+	// SlabPages is how many pages a slab has, and SlabsFrom how many the device must have to give for a Map that takes
+	// slabs. They are set before the first Map.
+	SlabPages, SlabsFrom uint64
+}
+
+// slabPages is 32 MiB in pages of 2 MiB, and slabsFrom 256 MiB: who takes less at a time gives back less, too.
+const (
+	slabPages = 16
+	slabsFrom = 128
+)
+
+// slab is the memory of a handle for so many pages.
+type slab struct {
+	handle driver.MemHandle
+	pages  uint64
 }
 
 // New reserves so many bytes of addresses, a multiple of page, for pages of so many bytes, a multiple of the
@@ -65,7 +86,7 @@ func New(drv driver.Driver, page, addresses uint64) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{drv: drv, page: page, base: base, end: base + addresses, holes: holes{{0, addresses / page}}}, nil
+	return &Store{drv: drv, page: page, base: base, end: base + addresses, holes: holes{{0, addresses / page}}, SlabPages: slabPages, SlabsFrom: slabsFrom}, nil
 }
 
 // Base is the first of the addresses.
@@ -125,16 +146,59 @@ func (s *Store) fill(at span) (created uint64, err error) {
 	return created * s.page, nil
 }
 
-// Unmap makes mapped pages spare. The device must be done with them: the call waits for
-// nothing. ptr and bytes are whole pages that Map has mapped, in one call or in several. Nobody may
+// Pieces calls yield for all of a range of mapped pages that Unmap would take: rows of single pages, and each slab that
+// lies in the range. It does not block, and yield calls no method of the store.
+func (s *Store) Pieces(ptr, bytes uint64, yield func(ptr, bytes uint64, isSlab bool)) {
+	at, ok := s.span(ptr, bytes)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.slabs {
+		yield(ptr, bytes, false)
+		return
+	}
+	have := uint64(len(s.handles))
+	row := span{at.first, 0}
+	end := func() {
+		if row.n > 0 {
+			yield(s.addr(row.first), row.n*s.page, false)
+		}
+	}
+	for piece := range pieces(s.handles[min(at.first, have):min(at.end(), have)]) {
+		next := span{row.end(), uint64(len(piece))}
+		whole := piece[0] != 0 && s.isWhole(next)
+		if whole && next.n == 1 {
+			row.n++
+			continue
+		}
+		end()
+		if whole {
+			yield(s.addr(next.first), next.n*s.page, true)
+		}
+		row = span{next.end(), 0}
+	}
+	end()
+}
+
+// HasSlabs reports whether there are slabs, or were. It does not block.
+func (s *Store) HasSlabs() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slabs
+}
+
+// Unmap makes mapped pages spare, and gives slabs back to the device. The device must be done with them: the call waits
+// for nothing. ptr and bytes are whole pages and slabs that Map has mapped, in one call or in several. Nobody may
 // use them from now on, not after an error either: the driver does not say what an unmap of several pages
-// that failed has left. They are held then, and Reap tries again.
+// that failed has left. They are held then, as is a slab that the device does not take back, and Reap tries again.
 func (s *Store) Unmap(ptr, bytes uint64) error {
 	r, err := s.takeOut(ptr, bytes)
 	if err != nil {
 		return err
 	}
-	err = s.takeDown(r)
+	err = cmp.Or(s.takeDown(r), s.shed(0, 0))
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
@@ -181,7 +245,8 @@ func (s *Store) Mapped() uint64 {
 	return s.mapped * s.page
 }
 
-// Spare is how many bytes are held, and are mapped nowhere nor on their way. It does not block.
+// Spare is how many bytes are held, and are mapped nowhere nor on their way: of pages, since slabs go back to the device. It
+// does not block.
 func (s *Store) Spare() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +269,8 @@ func (s *Store) AddTo(st *core.Stats) {
 	st.ReservedHigh += s.high * s.page
 }
 
-// Reap tries again to take down what calls of Map and Unmap could not, and what a closed store
-// could not give back. It returns the first error.
+// Reap tries again to take down what calls of Map and Unmap could not, and to give back slabs and what a closed store
+// could not. It returns the first error.
 func (s *Store) Reap() error {
 	s.mu.Lock()
 	closed := s.closed
@@ -213,7 +278,7 @@ func (s *Store) Reap() error {
 	if closed {
 		return s.finish()
 	}
-	return s.takeDownRemains()
+	return cmp.Or(s.takeDownRemains(), s.shed(0, 0))
 }
 
 // Close ends Map, with errors that match [core.ErrClosed] from then on, and gives back all that nobody has. The
