@@ -30,10 +30,10 @@ const (
 	// recallsPerTurn is how many recalls that wait for a stream at work a stretch may cost. Such a one takes 200 µs, for all
 	// streams, where each of sixteen processors serves one of them.
 	recallsPerTurn = 32
-	// peakError is the part of the level that may be slack after them; leastSlack may be in any case, so that sixteen
+	// peakError is the part of the level that may be slack after them; leastSlack may be in any case, so that thirty-two
 	// streams keep a block of 1 MiB each.
 	peakError  = 64
-	leastSlack = 16 << 20
+	leastSlack = 32 << 20
 	// allSlack is for streams that keep what they have.
 	allSlack = math.MaxInt64
 )

@@ -235,7 +235,7 @@ func playBooks(t *testing.T, seed uint64) {
 			more = max(more, moreRecent)
 		case len(blocks) == 0 || rnd.IntN(2) == 0:
 			in := rnd.IntN(len(all))
-			c := g.enter(all[in], 1+rnd.Uint64N(1<<rnd.IntN(27)))
+			c := g.enter(all[in], 1+rnd.Uint64N(1<<rnd.IntN(28)))
 			blocks = append(blocks, ownedBlock{c: c, in: in, e: &Entry{}})
 			live += int64(c.Bytes)
 			outstanding += int64(c.Bytes)
