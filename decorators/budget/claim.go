@@ -62,9 +62,10 @@ func (c *claim) room(lendable uint64) uint64 {
 
 func (c *claim) close() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.closed = true
-	c.ledger.give(c.unspent)
+	left := c.unspent
+	c.mu.Unlock()
+	c.ledger.give(left) // which wakes a waiter, too
 }
 
 // claimTable holds the open claims. The zero table is ready to use. Each allocation that
