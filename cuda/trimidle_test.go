@@ -55,12 +55,7 @@ func TestAnIdlePoolGivesItsMemoryBack(t *testing.T) {
 		if most := 16 * trims.Count * poolPage; trims.Bytes > most || trims.Count > trims.Bytes/poolPage {
 			t.Errorf("trims of at most 16 pages: %+v", trims)
 		}
-		calls := b.faults.Total()
-		time.Sleep(5 * trimAfter)
-		equal(t, "driver calls of an idle pool", b.faults.Total()-calls, 0)
-		b.free(kept)
-		time.Sleep(2*trimAfter + time.Second)
-		b.reserved("when nothing lives", 0)
+		b.idlesUntilFreed(kept)
 	})
 }
 
@@ -86,6 +81,17 @@ func TestAPoolThatIsUsedKeepsWhatItNeeds(t *testing.T) {
 	})
 }
 
+// idlesUntilFreed holds that a pool with one block that is used calls no driver, and holds nothing after that is freed.
+func (b *bench) idlesUntilFreed(kept core.Block) {
+	b.Helper()
+	calls := b.faults.Total()
+	time.Sleep(5 * trimAfter)
+	equal(b, "driver calls of an idle pool", b.faults.Total()-calls, 0)
+	b.free(kept)
+	time.Sleep(2*trimAfter + time.Second)
+	b.reserved("when nothing lives", 0)
+}
+
 // An idle pool gives slabs back, a few pages each time, but none with a page that is used, whichever streams have the others.
 func TestAnIdlePoolGivesSlabsBack(t *testing.T) {
 	withIdleTrim(t, trimAfter, func(b *bench) {
@@ -103,12 +109,7 @@ func TestAnIdlePoolGivesSlabsBack(t *testing.T) {
 		if most := slab * trims.Count * poolPage; trims.Bytes > most {
 			t.Errorf("trims of at most %d pages: %+v", slab, trims)
 		}
-		calls := b.faults.Total()
-		time.Sleep(5 * trimAfter)
-		equal(t, "driver calls of an idle pool", b.faults.Total()-calls, 0)
-		b.free(kept)
-		time.Sleep(2*trimAfter + time.Second)
-		b.reserved("when nothing lives", 0)
+		b.idlesUntilFreed(kept)
 	})
 }
 

@@ -220,6 +220,12 @@ func playBooks(t *testing.T, seed uint64) {
 	var live, peak, recent, outstanding, peakOutstanding int64
 	var more, moreRecent int64 // by how much the peaks may be above the truth
 	turns := 20 + rnd.IntN(400)
+	lives, highest := make([]int64, len(all)), make([]int64, len(all)) // of each of the books, in the stretch
+	change := func(in int, by int64) {
+		live += by
+		lives[in] += by
+		highest[in] = max(highest[in], lives[in])
+	}
 	near := func(got uint64, want, more int64) bool { return int64(got) >= want && int64(got) <= want+more }
 	for range 400 {
 		switch at := rnd.IntN(max(len(blocks), 1)); {
@@ -229,6 +235,7 @@ func playBooks(t *testing.T, seed uint64) {
 				t.Fatalf("seed %d: a stretch ended with %+v, want %d and %d, or as much as %d more", seed, got, recent, live, moreRecent)
 			}
 			recent, moreRecent = live, 0
+			copy(highest, lives)
 		case rnd.IntN(turns/2+1) == 0:
 			g.tire()
 			moreRecent = max(leastSlack, g.Recent(Requested)/peakError)
@@ -237,11 +244,11 @@ func playBooks(t *testing.T, seed uint64) {
 			in := rnd.IntN(len(all))
 			c := g.enter(all[in], 1+rnd.Uint64N(1<<rnd.IntN(28)))
 			blocks = append(blocks, ownedBlock{c: c, in: in, e: &Entry{}})
-			live += int64(c.Bytes)
+			change(in, int64(c.Bytes))
 			outstanding += int64(c.Bytes)
 		case rnd.IntN(8) == 0 && !blocks[at].e.Withheld:
 			all[blocks[at].in].Withhold(blocks[at].c, blocks[at].e)
-			live -= int64(blocks[at].c.Bytes)
+			change(blocks[at].in, -int64(blocks[at].c.Bytes))
 		default:
 			b := blocks[at]
 			blocks = slices.Delete(blocks, at, at+1)
@@ -255,10 +262,17 @@ func playBooks(t *testing.T, seed uint64) {
 			all[b.in].Unlock()
 			outstanding -= int64(b.c.Bytes)
 			if !b.e.Withheld {
-				live -= int64(b.c.Bytes)
+				change(b.in, -int64(b.c.Bytes))
 			}
 		}
 		peak, recent, peakOutstanding = max(peak, live), max(recent, live), max(peakOutstanding, outstanding)
+		sum := int64(0)
+		for _, high := range highest {
+			sum += high
+		}
+		if got := g.Recent(Live); got > max(recent, sum) {
+			t.Fatalf("seed %d: a peak of the stretch of %d, and those of the books are %d together", seed, got, sum)
+		}
 		if st := peaks(g); !near(st.PeakBytes, peak, more) || !near(st.PeakOutstanding, max(peak, peakOutstanding), more) || !near(uint64(g.Recent(Live)), recent, moreRecent) {
 			t.Fatalf("seed %d: peaks %d live, %d outstanding, %d of the stretch; want %d, %d, %d, or as much as %d and %d more",
 				seed, st.PeakBytes, st.PeakOutstanding, g.Recent(Live), peak, peakOutstanding, recent, more, moreRecent)

@@ -87,13 +87,8 @@ func (s *Store) create(missing uint64, fresh []driver.MemHandle) ([]driver.MemHa
 	return fresh, err
 }
 
-// pagesAtOnce is how many pages the device is let at by one call, which takes a time for each: calls of others come in
-// between.
-const pagesAtOnce = 16
-
 // putIn maps a run. It returns how many pages of it are mapped.
 func (s *Store) putIn(r run) (done int, err error) {
-	open := 0 // so many the device is let at
 	for piece := range pieces(r.handles) {
 		if err := s.call(func() error {
 			return s.drv.MemMap(s.addr(r.first+uint64(done)), uint64(len(piece))*s.page, piece[0])
@@ -101,15 +96,8 @@ func (s *Store) putIn(r run) (done int, err error) {
 			return done, err
 		}
 		done += len(piece)
-		if done-open < pagesAtOnce && done < len(r.handles) {
-			continue
-		}
-		if err := s.call(func() error { return s.drv.MemAccess(s.addr(r.first+uint64(open)), uint64(done-open)*s.page) }); err != nil {
-			return done, err
-		}
-		open = done
 	}
-	return done, nil
+	return done, s.call(func() error { return s.drv.MemAccess(s.addr(r.first), r.n*s.page) })
 }
 
 // enter gives a run that is mapped to the caller of Map.

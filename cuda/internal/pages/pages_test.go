@@ -101,25 +101,6 @@ func TestWhatIsReservedIsNoHole(t *testing.T) {
 	mustMap(t, s, d, 4)
 }
 
-// The device is let at many pages in steps, and a step that fails leaves nothing of those before it.
-func TestManyPagesAreMappedInSteps(t *testing.T) {
-	const pages = 2*pagesAtOnce + 1
-	for step := uint64(1); step <= 3; step++ {
-		s, faults, d := newStore(t, pages, pages)
-		faults.FailMethod(drivertest.MemAccess, step, driver.OutOfMemory)
-		_, _, err := mapLowest(s, pages*granule)
-		expect.Error(t, err, core.ErrOutOfMemory)
-		if s.Held() != 0 || s.Mapped() != 0 || s.Released() != pages*granule {
-			t.Errorf("step %d: %d bytes are held, %d mapped, %d released", step, s.Held(), s.Mapped(), s.Released())
-		}
-		check(t, s, d)
-		mustMap(t, s, d, pages)
-		if calls := faults.Calls(drivertest.MemAccess); calls != step+3 {
-			t.Errorf("step %d: %d calls", step, calls)
-		}
-	}
-}
-
 func TestPagesAreMappedOnlyInAHole(t *testing.T) {
 	s, faults, d := newStore(t, 8, 8)
 	for _, at := range []struct{ place, pages uint64 }{{2, 2}, {5, 3}, {0, 1}} {

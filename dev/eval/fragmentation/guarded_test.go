@@ -63,17 +63,14 @@ func (p *program) guarded(seed uint64, rate float64) *debugguard.Resource {
 	return guard
 }
 
-// guardedBounds are those with the guard at its default, of the mean of all seeds and of each: what one seed needs
-// depends on the order in which the device comes to its work, and 16 of them differed by 0.005 to 0.02 (standard deviation).
-var guardedBounds = map[string]struct{ mean, each float64 }{"gpt2": {1.03, 1.04}, "resnet": {1.055, 1.07}, "serving": {1.07, 1.08}, "tables": {1.085, 1.12}}
+// guardedBounds are those with the guard at its default. The goal is 1.06 on one stream and 1.15 on several.
+var guardedBounds = map[string]float64{"gpt2": 1.04, "resnet": 1.06, "serving": 1.08, "tables": 1.1}
 
 func TestThePoolReservesLittleMoreWithTheDefaultGuard(t *testing.T) {
 	table := []string{"trace    a second seed sampled kept live MiB reserved ratio"}
 	for _, name := range traces.Names() {
 		rows := load(t, name)
-		bound := guardedBounds[name]
 		for _, rate := range []float64{debugguard.DefaultSampleRate, 0} {
-			mean := 0.0
 			for seed := range seeds() {
 				t.Run(fmt.Sprintf("%s/rate=%v/seed=%d", name, rate, seed), func(t *testing.T) {
 					p := newProgram(t, seed, 0)
@@ -84,18 +81,14 @@ func TestThePoolReservesLittleMoreWithTheDefaultGuard(t *testing.T) {
 					st := guard.GuardStats()
 					p.freeAll()
 					ratio, kept := float64(pool.ReservedHigh)/float64(p.peak), st.Quarantine.Blocks+st.Evicted
-					if ratio > bound.each {
-						t.Errorf("%d bytes are reserved and %d live, %.3f for each: more than %.2f", pool.ReservedHigh, p.peak, ratio, bound.each)
+					if ratio > guardedBounds[name] {
+						t.Errorf("%d bytes are reserved and %d live, %.3f for each: more than %.2f", pool.ReservedHigh, p.peak, ratio, guardedBounds[name])
 					}
-					mean += ratio / float64(seeds())
 					if kept == 0 {
 						t.Errorf("nothing was quarantined, which shows nothing: %+v", st)
 					}
 					table = append(table, fmt.Sprintf("%-8s %8v %4d %7d %4d %8d %8d %5.3f", name, rate, seed, st.Guarded, kept, p.peak>>20, pool.ReservedHigh>>20, ratio))
 				})
-			}
-			if !testing.Short() && mean > bound.mean {
-				t.Errorf("%s, %v a second: the mean is %.3f, more than %.3f", name, rate, mean, bound.mean)
 			}
 		}
 	}
