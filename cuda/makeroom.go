@@ -188,21 +188,11 @@ func (m *arenas) settleOwn(s *stream) {
 // growBeside maps less than moveOrGrow: what is missing beside pages that s waits for. It
 // waits for none unless there is enough.
 func (g *grower) growBeside() error {
-	from := slices.Clone(*g.all.Load())
-	for {
-		r, found := pages.BestRow(g.parts(g.s, from, true, true), g.aligned(g.bytes), g.page)
-		if !found {
-			return errNoRow
-		}
-		if err := g.fillHole(r); err != nil {
-			return err
-		}
-		refused, err := g.takeParts(g.s, from, r)
-		if err != nil || refused < 0 {
-			return err
-		}
-		from[refused] = nil
+	_, found, err := g.takeRow(g.s, g.bytes, true, true, g.fillHole)
+	if err == nil && !found {
+		return errNoRow
 	}
+	return err
 }
 
 var errNoRow = fmt.Errorf("%w: not enough addresses in a row are free", core.ErrOutOfMemory)
@@ -217,19 +207,39 @@ func (m *arenas) aligned(bytes uint64) uint64 {
 // stay with the stream if others of their row cannot be had: then another row is tried. moving is
 // held.
 func (m *arenas) join(s *stream, bytes uint64, hole bool) (pages.Row, bool, error) {
+	return m.takeRow(s, bytes, hole, !hole, func(pages.Row) error { return nil })
+}
+
+// takeRow looks for a row, fills its hole, and takes its pages. If another stream has taken one of them meanwhile, it
+// looks again: other pages of the same arena may be free. After mostLosses, and if the arena's stream captures, it looks
+// in the others.
+func (m *arenas) takeRow(s *stream, bytes uint64, hole, wait bool, fill func(pages.Row) error) (pages.Row, bool, error) {
 	from := slices.Clone(*m.all.Load())
-	for {
-		r, found := pages.BestRow(m.parts(s, from, hole, !hole), m.aligned(bytes), m.page)
+	for losses := 0; ; {
+		r, found := pages.BestRow(m.parts(s, from, hole, wait), m.aligned(bytes), m.page)
 		if !found {
 			return nil, false, nil
 		}
-		refused, err := m.takeParts(s, from, r)
-		if err != nil || refused < 0 {
-			return r, err == nil, err
+		if err := fill(r); err != nil {
+			return r, false, err
 		}
-		from[refused] = nil
+		refused, err := m.takeParts(s, from, r)
+		switch {
+		case errors.Is(err, errTaken) && losses < mostLosses:
+			losses++
+		case err != nil && !errors.Is(err, errTaken) || refused < 0:
+			return r, err == nil, err
+		default:
+			from[refused] = nil
+		}
 	}
 }
+
+// mostLosses is how often a request looks for a row again because another stream was first.
+const mostLosses = 64
+
+// errTaken is that pages are no longer as they were when a row of them was found.
+var errTaken = errors.New("another stream took the pages")
 
 // parts is what a row for s may be of: free memory of its own, free pages of the arenas
 // that are not nil, holes if there may be any, and pages that it would wait for if it may.
@@ -309,13 +319,13 @@ func (l *arena) insertOwn(parts []pages.Part) []pages.Part {
 }
 
 // takeParts takes the pages of a row that other arenas have. It returns the first that does
-// not give its pages, or -1: they were taken meanwhile, or their stream captures.
+// not give its pages, with errTaken if they were taken meanwhile and without an error if its stream captures, or -1.
 func (m *arenas) takeParts(s *stream, from []*arena, r pages.Row) (refused int, err error) {
 	for _, p := range r {
 		given := true
 		switch p.Kind {
 		case pages.Covered:
-			given = m.takeOver(s, from[p.From], p)
+			given, err = m.takeOver(s, from[p.From], p)
 		case pages.Waited:
 			given, err = m.steal(s, from[p.From], p)
 		case pages.Held:
@@ -329,19 +339,20 @@ func (m *arenas) takeParts(s *stream, from []*arena, r pages.Row) (refused int, 
 }
 
 // takeOver takes pages that s comes after.
-func (m *arenas) takeOver(s *stream, l *arena, p pages.Part) bool {
+func (m *arenas) takeOver(s *stream, l *arena, p pages.Part) (bool, error) {
 	s.Lock()
 	defer s.Unlock()
 	if s.IsGivenUp() || s.Uncaptured() != nil {
-		return false // the allocation will be refused for that
+		return false, nil // the allocation will be refused for that
 	}
 	r, ok := l.cutAt(p.Ptr, p.Bytes, l.covered(s))
-	if ok {
-		m.count(func(moves *core.OwnPoolStats) { moves.Takeovers.Note(r.bytes, 0) })
-		m.own(r, s.arena)
-		s.arena.add(r, s.Behind())
+	if !ok {
+		return false, errTaken
 	}
-	return ok
+	m.count(func(moves *core.OwnPoolStats) { moves.Takeovers.Note(r.bytes, 0) })
+	m.own(r, s.arena)
+	s.arena.add(r, s.Behind())
+	return true, nil
 }
 
 // await makes s wait for what its own memory is held behind.
@@ -378,7 +389,7 @@ func (s *stream) comeAfter(p *fence.Point, behind []fit.Behind) error {
 func (m *arenas) steal(s *stream, l *arena, p pages.Part) (bool, error) {
 	r, ok := l.cutRow(p.Ptr, p.Bytes)
 	if !ok {
-		return false, nil
+		return false, errTaken
 	}
 	stolen, err := m.stealRun(s, r)
 	if stolen {
