@@ -54,9 +54,28 @@ func (r *Resource) released(of *path.Record, b core.Block) {
 type grant struct {
 	ledger         *streamLedger
 	drawn, padding part
-	// It is counted in the tally as what it will be.
+	// It is counted in the tally as what it will be, or as asked for.
 	tally *tally
 	as    core.BlockState
+}
+
+// asked is the state of a grant for which the layers beneath have no block yet.
+const asked core.BlockState = 0
+
+// count moves the grant in its tally; its stream ledger must be locked.
+func (g *grant) count(as core.BlockState) {
+	bytes := g.drawn.bytes + g.padding.bytes
+	g.tally.in[g.as].sub(bytes)
+	g.as = as
+	g.tally.in[as].add(bytes)
+}
+
+// stateOf is how the block of a request is counted.
+func stateOf(req *core.Request) core.BlockState {
+	if req.Withheld {
+		return core.Quarantined
+	}
+	return core.Live
 }
 
 // bind makes rec the record of the block g that came of the grant. No lock is needed: the block is not
@@ -101,11 +120,15 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) *shortage {
 	return short
 }
 
-// fill tries once to fill g for req.
+// fill tries once to fill g for req, before a block is sought.
 func (r *Resource) fill(req *core.Request, c *claim, g *grant) *shortage {
 	l := r.streams.enter(req.Stream)
 	defer l.mu.Unlock()
-	return r.fillFrom(l, req, c, g)
+	short := r.fillFrom(l, req, c, g)
+	if short == nil {
+		g.count(asked)
+	}
+	return short
 }
 
 // fillFrom is fill in the request's stream ledger, which is locked.
@@ -128,10 +151,7 @@ func (r *Resource) fillFrom(l *streamLedger, req *core.Request, c *claim, g *gra
 		l.leave(from)
 		return short
 	}
-	g.tally, g.as = l.tallyOf(req.Tag), core.Live
-	if req.Withheld {
-		g.as = core.Quarantined
-	}
+	g.tally, g.as = l.tallyOf(req.Tag), stateOf(req)
 	g.tally.in[g.as].add(req.Bytes)
 	return nil
 }

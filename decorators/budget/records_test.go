@@ -58,18 +58,31 @@ func (w *watched) Allocate(ctx context.Context, r core.Request) (core.Block, err
 	return w.leaf.Allocate(ctx, r)
 }
 
-func TestAnAllocationUnderWayIsHeldUntilItFails(t *testing.T) {
+// What the device was asked for is charged, and a refusal names it, but it is live only once it is given.
+func TestAnAllocationUnderWayIsChargedAndNotLive(t *testing.T) {
 	up := &watched{}
 	r := newBudget(t, up, Config{Limit: 100})
+	live := core.Holder{Tag: "sort", State: core.Live, Bytes: 60, Blocks: 1}
 	up.during = func() {
-		if h := r.Holders(); len(h) != 1 || h[0] != (core.Holder{Tag: "sort", State: core.Live, Bytes: 60, Blocks: 1}) {
+		wantCharged(t, r, 60)
+		if h := r.Holders(); len(h) != 0 {
 			t.Errorf("holders %+v", h)
+		}
+		if e := r.Refuse(41, "join"); e.Live != 60 || len(e.Holders) != 1 || e.Holders[0] != live {
+			t.Errorf("the refusal names %+v, and %d bytes as live", e.Holders, e.Live)
 		}
 	}
 	up.fail = errInjected
 	if _, err := r.Allocate(context.Background(), core.Request{Bytes: 60, Tag: "sort"}); !errors.Is(err, errInjected) {
 		t.Fatalf("got %v", err)
 	}
+	wantEmpty(t, r)
+	up.fail = nil
+	b := mustAllocate(t, r, core.Request{Bytes: 60, Tag: "sort"})
+	if h := r.Holders(); len(h) != 1 || h[0] != live {
+		t.Errorf("holders %+v", h)
+	}
+	mustFree(t, r, b)
 	wantEmpty(t, r)
 }
 

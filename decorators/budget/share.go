@@ -66,9 +66,14 @@ func (s share) Allocate(o *path.Op) bool {
 		return o.Decline(s.r.path)
 	}
 	if !s.r.path.Below.Layer.Allocate(o) {
-		k = s.keepOf(o)
-		k.grant, k.held = g, true
+		if k = s.keepOf(o); !k.held {
+			g.count(asked)
+			k.grant, k.held = g, true
+		}
 		return false
+	}
+	if g.as == asked {
+		o.Settles(s.r.path)
 	}
 	g.bind(o.Block.ID.Generation, s.r.part.Of(s.r.records.Served(o)))
 	if k != nil {
@@ -197,14 +202,18 @@ func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
 	return true
 }
 
-// Settle gives the charge of a refused allocation back and explains the refusal, and counts a block as pending that
-// was not released as it was freed.
+// Settle gives the charge of a refused allocation back and explains the refusal, counts a block as live that was asked
+// for, and one as pending that was not released as it was freed.
 func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 	if o.Free {
 		if err == nil {
 			s.r.retired(o)
 		}
 		return err
+	}
+	if err == nil {
+		s.r.answered(o)
+		return nil
 	}
 	k, _ := o.Kept(s.r.path).(*keep)
 	if k == nil {
@@ -231,6 +240,15 @@ func alsoReap(err, reaped error) error {
 		return err
 	}
 	return fmt.Errorf("%w; the reap before the retry failed too: %w", err, reaped)
+}
+
+// answered counts a block as what it is that was asked for.
+func (r *Resource) answered(o *path.Op) {
+	rec, g := r.part.Of(r.records.Served(o)), o.Block.ID.Generation
+	if l := rec.lock(g); l != nil {
+		l.withhold(g, rec, stateOf(&o.Request))
+		l.mu.Unlock()
+	}
 }
 
 func (r *Resource) retired(o *path.Op) {

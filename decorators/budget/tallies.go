@@ -2,6 +2,7 @@ package budget
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -13,7 +14,7 @@ type tally struct {
 	tag  core.Tag
 	told uint32 // see tagNews
 	// in is what it holds by the state that callers see: what a guard above
-	// withholds is quarantined, though live to all calls.
+	// withholds is quarantined, though live to all calls. in[0] is what was asked for.
 	in [core.Freed]sum
 	_  [40]byte // makes 128 bytes: the tallies of two streams share no cache line, nor a pair of them
 }
@@ -61,11 +62,16 @@ func (r *Resource) RenewTags() {
 
 // Holders is what each tag holds, live (core.Live), pending (core.Retired) and
 // withheld by a guard above (core.Quarantined), largest first; the order of equals
-// is by tag and state. What claims have set aside is in no block and not listed. An allocation that the device has not answered yet is live. It locks each
+// is by tag and state. What claims have set aside is in no block and not listed, nor is what the device was asked for
+// and has not given yet. It locks each
 // stream's books for a few tags at a time and makes no device call, so it can
 // be read for metrics; each tag's bytes on a stream are of one instant, all
 // together are not.
-func (r *Resource) Holders() []core.Holder { return r.blockHoldings().list() }
+func (r *Resource) Holders() []core.Holder {
+	held := r.charges()
+	maps.DeleteFunc(held, func(h holding, _ sum) bool { return h.state == asked })
+	return held.list()
+}
 
 // holdings is what tags hold, by state.
 type holdings map[holding]sum
@@ -94,8 +100,8 @@ func (h holdings) list() []core.Holder {
 	return holders
 }
 
-// blockHoldings is what is in blocks.
-func (r *Resource) blockHoldings() holdings {
+// charges is what is charged for blocks, and for those that are asked for.
+func (r *Resource) charges() holdings {
 	held := holdings{}
 	for _, l := range r.streams.list() {
 		for _, t := range l.snapshot() {

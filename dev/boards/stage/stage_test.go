@@ -51,7 +51,7 @@ func TestScenesAreChosen(t *testing.T) {
 // A panel or an alert that no scene moves proves nothing.
 func TestEveryQueryAndAlertIsMovedByAScene(t *testing.T) {
 	p := newPlan()
-	used := map[string]bool{"quiet": true} // on which nothing may alert
+	used := map[string]bool{"quiet": true, "idle": true} // on which nothing may alert
 	for _, q := range p.Queries {
 		if used[q.Proof.Scene] = true; !slices.Contains(p.Scenes, q.Proof.Scene) || (q.Proof.By == 0) == (q.Proof.Is == 0 && q.Proof.After == 0) {
 			t.Errorf("%s: say which scene moves it, and by how much: %+v", q.Where, q.Proof)

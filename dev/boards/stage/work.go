@@ -30,6 +30,7 @@ func (d *slowDriver) MemAllocAsync(bytes uint64, pool driver.Pool, s driver.Stre
 
 var workScenes = []scene{
 	{name: "quiet", act: func(*steps) {}},
+	{name: "idle", idle: true, act: func(*steps) {}},
 	{name: "end", act: func(s *steps) { s.ended.Store(true) }}, // and is scraped no more
 	{name: "work", configure: traced, act: work},
 	{name: "slow", act: func(s *steps) { s.slow.by.Store(int64(30 * time.Millisecond)) }},
