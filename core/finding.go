@@ -118,24 +118,18 @@ type UseRecord struct {
 }
 
 // FirstTags sets tags to those of the intent's blocks as [UseRecord] keeps them: each
-// once, and no more than the first few. It writes no more than it must.
+// once, and no more than the first few.
 func (in *Intent) FirstTags(tags *[4]Tag) {
+	*tags = [4]Tag{}
 	n := 0
 	for i := range in.Uses {
 		tag := in.Uses[i].Tag
 		if i > 0 && tag == in.Uses[i-1].Tag || n > 0 && slices.Contains(tags[:n], tag) { // most launches have blocks of one tag
 			continue
 		}
-		if tags[n] != tag {
-			tags[n] = tag
-		}
+		tags[n] = tag
 		if n++; n == len(tags) {
 			return
-		}
-	}
-	for ; n < len(tags); n++ {
-		if tags[n] != "" {
-			tags[n] = ""
 		}
 	}
 }

@@ -170,12 +170,21 @@ func conflictError(in *core.Intent, u *core.PreparedUse, holder *fence.Access) e
 // FinishUse places the launch's point. The blocks have it since the launch was announced,
 // so none is touched, but for spans and for frees that waited. A launch without uses needs
 // no record: nobody knows of its point.
-func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
+func (r *tracker) FinishUse(ctx context.Context, t core.Ticket) error {
 	in, err := t.End(r.owner, "FinishUse")
 	if err != nil {
 		return err
 	}
 	l := launchOf(in)
+	if l.watch != nil {
+		if f := l.watch.Finish(in); f != nil {
+			defer f.Ended(ctx) // also where the rest panics
+		}
+	}
+	return r.finish(l)
+}
+
+func (r *tracker) finish(l *launch) (err error) {
 	if r.oracle != nil {
 		r.oracle.LaunchEnds(l.on.Handle(), l.ID)
 	}

@@ -21,11 +21,11 @@ type launchLog struct {
 	each   int
 	shards [8]launchShard
 
-	// entered is set for good with the first of the launches seen, of which seen has those that intents keep: an
-	// intent has one for as long as it is used.
-	entered atomic.Bool
-	mu      sync.Mutex
-	seen    []weak.Pointer[openLaunch]
+	// claims is set for good with the first launch whose ticket the guard claims.
+	claims atomic.Bool
+	// seen are the launches that intents keep: an intent has one for as long as it is used.
+	mu   sync.Mutex
+	seen []weak.Pointer[openLaunch]
 }
 
 // launchShard is the launches of some streams.
@@ -59,7 +59,6 @@ func (l *launchLog) resize(n int) { l.each = max(1, n/len(l.shards)) }
 
 // enter makes a launch known whose intent will be used again.
 func (l *launchLog) enter(o *openLaunch) {
-	l.entered.Store(true)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen = append(slices.DeleteFunc(l.seen, func(p weak.Pointer[openLaunch]) bool { return p.Value() == nil }), weak.Make(o))

@@ -16,9 +16,9 @@ type openLaunch struct {
 	of    *Resource
 	in    *core.Intent
 	below any
-	// id is the number of the launch that it is of; taken is set once the guard has its ticket, and ends it itself.
-	id    uint64
-	taken bool
+	// id is the number of the launch that it is of. claims: no backend tells of its end, so the guard claims its ticket.
+	id     uint64
+	claims bool
 	// note is a use by the launch, with the number of its name.
 	note ledger.Use
 	name string
@@ -100,7 +100,7 @@ func (r *Resource) begin(in *core.Intent) *openLaunch {
 			o.name, o.note = in.Launch, r.ledger.Pack(0, in.Launch, 0, 0, 0)
 		}
 		o.note = o.note.By(in.ID, in.Stream, o.at)
-		o.known, o.given, o.guarded, o.unwritten, o.taken = o.known[:0], o.given[:0], false, false, false
+		o.known, o.given, o.guarded, o.unwritten, o.claims = o.known[:0], o.given[:0], false, false, false
 	}
 	return o
 }
@@ -130,9 +130,15 @@ func (w *watching) Announce(in *core.Intent, u *core.PreparedUse, of *path.Recor
 	return true
 }
 
-// announceAll is Announce for all blocks of a launch whose backend knows of no [path.Watch].
-func (r *Resource) announceAll(in *core.Intent) bool {
-	in.WhileOpen(func() { r.open(in) }) // which a Seal may be asking for
+// announceAll is Announce for all blocks of a launch on which the backend has not called that: it has no blocks, or the
+// backend knows of no [path.Watch].
+func (r *Resource) announceAll(in *core.Intent, claims bool) bool {
+	in.WhileOpen(func() { // which a Seal may be asking for
+		r.open(in).claims = claims
+	})
+	if claims {
+		r.launches.claims.Store(true)
+	}
 	for i := range in.Uses {
 		u := &in.Uses[i]
 		if !r.watches[0].Announce(in, u, r.records.Find(u.Block)) {
@@ -146,7 +152,7 @@ func (r *Resource) announceAll(in *core.Intent) bool {
 // code of the user's has panicked.
 func (w *watching) Withdraw(ctx context.Context, in *core.Intent) {
 	r := w.r
-	if o := r.launchOf(in); o != nil && !o.taken {
+	if o := r.launchOf(in); o != nil && !o.claims {
 		r.retract(o)
 		r.drop(ctx, o.known)
 	}
@@ -183,10 +189,10 @@ func (r *Resource) drop(ctx context.Context, uses []knownUse) {
 	}
 }
 
-// claim returns the launch of t to the one who ends it, with a ticket for it: nil if the guard has not
-// seen it, or another call ends it, which the upstream then refuses.
+// claim returns the launch of t to the one who ends it, with a ticket for it: nil if the backend tells of its end, or the
+// guard has not seen it, or another call ends it, which the upstream then refuses.
 func (r *Resource) claim(t core.Ticket) (core.Ticket, *openLaunch) {
-	if !r.launches.entered.Load() {
+	if !r.launches.claims.Load() {
 		return t, nil
 	}
 	own, ok := t.Claim()
@@ -194,7 +200,7 @@ func (r *Resource) claim(t core.Ticket) (core.Ticket, *openLaunch) {
 		return t, nil
 	}
 	o := r.launchOf(own.Intent())
-	if o == nil {
+	if o == nil || !o.claims {
 		t.Disclaim(own)
 		return t, nil
 	}

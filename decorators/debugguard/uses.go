@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
@@ -49,14 +50,13 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	in := t.Intent()
 	o := r.launchOf(in)
 	if o == nil {
-		if !r.announceAll(in) { // freed since the upstream looked
-			r.launchOf(in).taken = true
+		if !r.announceAll(in, !own) { // freed since the upstream looked
 			_ = r.AbortUse(ctx, t)
 			return core.Ticket{}, cmp.Or(r.unusable(&req), path.ErrDeclined)
 		}
 		o = r.launchOf(in)
 	}
-	o.caller, o.readsOnly, o.taken = req.Span, readsOnly, true
+	o.caller, o.readsOnly = req.Span, readsOnly
 	if o.unwritten || len(req.Pointers) > 0 || len(req.Words) > 0 || r.seals.count.Load() > 0 || r.hunting().Delay {
 		return r.examine(ctx, &req, t, o)
 	}
@@ -105,30 +105,59 @@ func (r *Resource) examine(ctx context.Context, req *core.UseRequest, t core.Tic
 
 // FinishUse closes the intent. A free that waited for it is done now, for
 // which the caller pays but of whose failure it is not told: the block is
-// kept and the free tried again.
+// kept and the free tried again. A backend that knows of [path.Watch] tells the guard itself.
 func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	own, o := r.claim(t)
 	if o == nil {
 		return r.uses.FinishUse(ctx, t)
 	}
+	f := r.finish(o)
+	if f != nil {
+		defer f.Ended(ctx) // also where code of the user's panics in a layer below, or is told of a finding
+	}
+	return disclaim(t, own, r.uses.FinishUse(ctx, own)) // spends the ticket, also if it fails
+}
+
+// Finish is FinishUse of a launch of which the backend tells.
+func (w *watching) Finish(in *core.Intent) path.Finishing {
+	if o := w.r.launchOf(in); o != nil && !o.claims {
+		if f := w.r.finish(o); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// finish logs a launch that is enqueued, and returns what is to be done when it has ended, nil if that is nothing.
+func (r *Resource) finish(o *openLaunch) *finishing {
 	span := r.noteSpans(o.in)
 	if r.Mode() >= Sample {
 		r.launches.add(o, span)
 	}
-	if o.guarded || r.hunting().Bisect {
-		return r.finishGuarded(ctx, t, own, o)
+	if !o.guarded && !r.hunting().Bisect {
+		return nil
 	}
-	return disclaim(t, own, r.uses.FinishUse(ctx, own))
+	f := finishings.Get().(*finishing)
+	f.r, f.stream, f.known = r, o.in.Stream, append(f.known[:0], o.known...)
+	return f
 }
 
-// finishGuarded is FinishUse of a launch after whose end there is something to do.
-func (r *Resource) finishGuarded(ctx context.Context, t, own core.Ticket, o *openLaunch) error {
-	var few [8]knownUse
-	known, stream := append(few[:0], o.known...), o.in.Stream
-	defer r.drop(ctx, known)                            // also where code of the user's panics in a layer below, or is told of a finding
-	err := disclaim(t, own, r.uses.FinishUse(ctx, own)) // spends the ticket, also if it fails
-	r.bisect(ctx, stream, known)
-	return err
+// finishing is what is left of a launch when its intent may be used again.
+type finishing struct {
+	r      *Resource
+	stream core.StreamID
+	known  []knownUse
+}
+
+var finishings = sync.Pool{New: func() any { return new(finishing) }}
+
+// Ended compares the launch's blocks if that is asked for, and ends their use.
+func (f *finishing) Ended(ctx context.Context) {
+	defer func() {
+		defer finishings.Put(f)
+		f.r.drop(ctx, f.known)
+	}()
+	f.r.bisect(ctx, f.stream, f.known)
 }
 
 // AbortUse closes the intent of a launch that was not enqueued, and forgets

@@ -21,9 +21,15 @@ type Watch interface {
 	// lock held.
 	Announce(in *core.Intent, u *core.PreparedUse, of *Record) bool
 	Withdraw(ctx context.Context, in *core.Intent)
+	// Finish is called when the launch's ticket was spent behind its work, before that work is recorded. If it returns
+	// something, that is told when the launch has ended, with no lock held.
+	Finish(in *core.Intent) Finishing
 	// ReadsOnly reports whether the runtime knows that the launch writes no device memory.
 	ReadsOnly() bool
 }
+
+// Finishing is what a layer has to do behind the end of a launch, also if that failed.
+type Finishing interface{ Ended(context.Context) }
 
 // ErrDeclined is the refusal of a launch to which Announce said no: who asked knows why.
 var ErrDeclined = errors.New("a layer above declined the launch")
