@@ -19,22 +19,20 @@ import (
 // the blocks that know of it drop it when somebody looks at them.
 func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	for blocked := false; ; blocked = true {
-		s, err := r.streams.table.enterUncaptured("PrepareUse", req.Stream)
+		l, err := r.streams.table.enterLaunch("PrepareUse", req.Stream)
 		if err != nil {
 			return core.Ticket{}, err
 		}
-		l := s.takeLaunch()
 		if err = l.Open(r.streams.table.ordinal, &req); err == nil {
 			l.watch, _ = req.OwnWork.(path.Watch)
 			if r.suspectsOne(l) {
 				err = path.ErrDeclined
-			} else if l.point, err = s.Announce(&l.Intent); err != nil {
-				s.books.Fails.Add(1)
+			} else if l.point, err = l.on.Announce(&l.Intent, l.isOwn()); err != nil {
+				l.on.books.Fails.Add(1)
 			}
 		}
 		if err != nil {
-			s.Leave()
-			l.keep()
+			l.leave()
 			return core.Ticket{}, err
 		}
 		ended, err := r.announceOnBlocks(l)
@@ -207,7 +205,7 @@ func (r *tracker) finish(l *launch) (err error) {
 	if l.point.End() {
 		done = r.launchesEnded(l)
 	}
-	l.keep()
+	l.leave()
 	if done != nil {
 		r.releaseCompleted(done)
 	}
@@ -268,7 +266,7 @@ func (r *tracker) withdraw(ctx context.Context, l *launch) {
 		done = r.launchesEnded(l)
 	}
 	defer func() {
-		l.keep()
+		l.leave()
 		r.releaseCompleted(done)
 	}()
 	if l.watch != nil {
@@ -378,30 +376,49 @@ var launches = sync.Pool{New: func() any {
 	return l
 }}
 
-// takeLaunch is a launch on the stream that is closed.
-func (s *stream) takeLaunch() *launch {
-	if s.launching.CompareAndSwap(false, true) {
-		return &s.launch
+// enterLaunch is enterUncaptured for a launch, which it returns.
+func (t *streamTable) enterLaunch(op string, id core.StreamID) (*launch, error) {
+	seen := t.leases.Load()
+	s := seen.find(id)
+	if s == nil {
+		return nil, t.notLeased(op, id)
 	}
-	return s.anotherLaunch()
+	l := s.enterLaunch()
+	err := t.stillLeased(op, id, seen)
+	if err == nil {
+		err = s.RefuseCaptured(op, id)
+	}
+	if err != nil {
+		l.leave()
+		return nil, err
+	}
+	return l, nil
 }
 
-func (s *stream) anotherLaunch() *launch {
+// enterLaunch enters the stream for a launch, which it returns closed.
+func (s *stream) enterLaunch() *launch {
+	if s.EnterOwn() {
+		return &s.launch
+	}
 	l := launches.Get().(*launch)
 	l.on = s
 	return l
 }
 
-// keep closes the intent, for the stream's next launch.
-func (l *launch) keep() {
+func (l *launch) isOwn() bool { return l == &l.on.launch }
+
+// leave closes the intent, for the stream's next launch, and leaves the stream.
+func (l *launch) leave() {
 	l.Close()
 	l.point, l.watch, l.blocks = nil, nil, l.blocks[:0]
-	if l == &l.on.launch {
-		l.on.launching.Store(false)
+	if l.isOwn() {
+		l.on.LeaveOwn()
 		return
 	}
+	s := l.on
 	l.on = nil
 	launches.Put(l)
+	s.Leave()
 }
 
 // launchOf is the launch of an intent that a ticket has ended: of a resource that gave it, so its handle is of this package.
