@@ -25,9 +25,7 @@ func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Tic
 		}
 		if err = l.Open(r.streams.table.ordinal, &req); err == nil {
 			l.watch, _ = req.OwnWork.(path.Watch)
-			if r.suspectsOne(l) {
-				err = path.ErrDeclined
-			} else if l.point, err = l.on.Announce(&l.Intent, l.isOwn()); err != nil {
+			if l.point, err = l.on.Announce(&l.Intent, l.isOwn()); err != nil {
 				l.on.books.Fails.Add(1)
 			}
 		}
@@ -102,36 +100,20 @@ func (b *block) declared(access core.Access) driver.Declared {
 	return driver.Declared{Ptr: b.core.ID.Ptr, Bytes: max(b.core.Bytes, b.mapped), Access: access}
 }
 
-// suspectsOne looks the blocks of a launch up, without a lock, and reports whether the layer that watches it suspects one of
-// several. A single one is judged where the launch is announced on it.
-func (r *tracker) suspectsOne(l *launch) bool {
-	asks := l.watch != nil && len(l.Uses) > 1
-	for i := range l.Uses {
-		id := &l.Uses[i].Block
-		var b *block
-		if id.AllocStream == l.Stream {
-			b = l.on.books.blocks.Load(id.Generation)
-		} else {
-			b = r.streams.table.load(*id)
-		}
-		if l.blocks = append(l.blocks, b); asks && b != nil && l.watch.Suspects(*id, &b.Record) {
-			return true
-		}
-	}
-	return false
-}
-
 // announceOnBlocks announces the launch on all its blocks and collects what must be
 // waited for. If a conflicting launch is in the way it also returns the channel that
 // is closed when that one ends. After an error the blocks that know of the
 // launch will find it withdrawn.
 func (r *tracker) announceOnBlocks(l *launch) (ended <-chan struct{}, err error) {
 	t, in, p := r.streams.table, &l.Intent, l.point
-	for i, b := range l.blocks {
+	for i := range in.Uses {
 		u := &in.Uses[i]
+		var b *block
+		if u.Block.AllocStream == in.Stream {
+			b = l.on.books.blocks.Load(u.Block.Generation)
+		}
 		if b == nil {
 			b = t.lookup(u.Block)
-			l.blocks[i] = b
 		}
 		if b == nil {
 			err = goneError("PrepareUse", u.Block)
@@ -152,9 +134,9 @@ func (r *tracker) announceOnBlocks(l *launch) (ended <-chan struct{}, err error)
 		}
 		if err != nil {
 			p.NotAnnounced(len(in.Uses) - i)
-			l.blocks = l.blocks[:i]
 			return ended, err
 		}
+		l.blocks = append(l.blocks, b)
 	}
 	return nil, nil
 }

@@ -56,7 +56,7 @@ type Point struct {
 	mu sync.Mutex
 	// ended is closed when the launch ends, for those who wait for that.
 	ended chan struct{}
-	_     [8]byte // points share no cache line
+	_     [48]byte // points share no cache line
 }
 
 // state is where a point stands. The table of all of them and of what moves them is
