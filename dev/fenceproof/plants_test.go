@@ -31,7 +31,7 @@ var plants = []plant{
 	{"two make one deferred record", "pairs",
 		edit("internal/fence/deferred.go", "func (p *Point) recordDeferred() error {\n	p.mu.Lock()\n	defer p.mu.Unlock()\n", "func (p *Point) recordDeferred() error {\n	if !planted() {\n		p.mu.Lock()\n		defer p.mu.Unlock()\n	}\n"), false},
 	{"a launch does not look for its lease again", "adopted",
-		edit("streamtable.go", "if t.leases.Load() != seen {", "if !planted() && t.leases.Load() != seen {"), true},
+		edit("streamtable.go", "if t.leases.Load() == seen {", "if planted() || t.leases.Load() == seen {"), true},
 	{"the clock is joined before the wait is queued, without the lock", "pairs",
 		edit("internal/fence/stream.go", "	if err := s.port.StreamWait(s.handle, p.event); err != nil {", "	if planted() {\n		s.clock = s.clock.join(p.clock)\n		s.mu.Unlock()\n		defer s.mu.Lock()\n	}\n	if err := s.port.StreamWait(s.handle, p.event); err != nil {"), false},
 	{"a launch counts as recorded before its event is", "pairs",

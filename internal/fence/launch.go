@@ -76,7 +76,7 @@ func (p *Point) dropPlan() {
 	if n := len(plan.gone); p.own && s.ownSpare == nil && n > 0 {
 		if g := plan.gone[n-1]; g.point.stream == s {
 			plan.gone = plan.gone[:n-1]
-			if g.point.lose(g.n) && !g.point.detached {
+			if lost := g.point.lose(g.n); lost && !g.point.detached {
 				s.ownSpare = g.point
 			}
 		}

@@ -129,11 +129,15 @@ const isOwn = 1 << 32
 // EnterOwn is Enter for a launch. It reports whether the caller has what the stream has for one launch at a time, until
 // [Stream.LeaveOwn]; the others [Stream.Leave].
 func (s *Stream) EnterOwn() bool {
-	if n := s.open.Load(); n < isOwn && s.open.CompareAndSwap(n, n+1+isOwn) {
-		return true
+	n := s.open.Load()
+	own := n < isOwn
+	if own {
+		own = s.open.CompareAndSwap(n, n+1+isOwn)
 	}
-	s.open.Add(1)
-	return false
+	if !own {
+		s.open.Add(1)
+	}
+	return own
 }
 
 // LeaveOwn ends what EnterOwn began.

@@ -14,17 +14,17 @@ var functions = map[string][]string{
 		"History.Watch", "History.HasOpen",
 	},
 	"internal/fence/point.go": {
-		"Point.IsOpen", "Point.IsDeferred", "Point.isPlaced", "Point.isWithdrawn", "Point.end", "Point.tellWatcher", "Point.watch", "Point.ReleaseMany", "Point.isCompleted", "Point.needsNoWait",
+		"Point.IsOpen", "Point.IsDeferred", "Point.isPlaced", "Point.isWithdrawn", "Point.end", "Point.tellWatcher", "Point.watch", "Point.ReleaseMany", "Point.lose", "Point.isCompleted", "Point.needsNoWait",
 		"Point.noteClockCompleted",
 	},
 	"internal/fence/order.go": {"Order.noteCompleted"},
 	"internal/fence/stream.go": {
-		"Stream.Here", "Stream.Record", "Stream.recordAt", "Stream.place", "Stream.wait", "Stream.QueryCompleted", "Stream.QueryMark",
+		"Stream.EnterOwn", "Stream.LeaveOwn", "Stream.giveSpare", "Stream.Here", "Stream.Record", "Stream.recordAt", "Stream.place", "Stream.wait", "Stream.QueryCompleted", "Stream.QueryMark",
 	},
 	"internal/fence/frontier.go": {"Plan.Frontier", "Frontier.IsCompleted", "Frontier.IsBefore", "Frontier.AddTo", "Look.IsCompleted"},
-	"internal/fence/plan.go":     {"Plan.noteSharer", "Plan.add", "Plan.releaseLater", "Plan.Drop", "Plan.queue", "Stream.keepNewest", "Stream.dominated"},
+	"internal/fence/plan.go":     {"Plan.noteSharer", "Plan.add", "Plan.releaseLater", "Plan.hasSeen", "Plan.Drop", "Plan.queue", "Stream.keepNewest", "Stream.dominated"},
 	"internal/fence/launch.go": {
-		"Stream.Announce", "Point.Fence", "Stream.queueWaits", "Point.Finish", "Point.FinishUnrecorded", "Point.Withdraw", "Point.End", "Stream.Synchronize",
+		"Stream.Announce", "Point.Fence", "Point.dropPlan", "Stream.queueWaits", "Point.Finish", "Point.FinishUnrecorded", "Point.Withdraw", "Point.End", "Stream.Synchronize",
 	},
 	"internal/fence/deferred.go": {
 		"Stream.PointForAllocation", "Point.holdDeferred", "Stream.placeReadyPoint", "Stream.ConfirmReadyPoint", "Stream.flush", "Stream.coveredBy",

@@ -55,8 +55,8 @@ var textuals = []textual{
 		"case p == nil:", "case p != nil && p.seq > d.point.seq && mutated():\n s.noted[slot] = *d\n case p == nil:",
 	},
 	{
-		"internal/fence/point.go", "Point.ReleaseMany", "an event is used again while one reference on it is left",
-		"if p.isLaunch() && p.refs.Load() == n || p.refs.Add(-n) == 0 {", "if left := p.refs.Add(-n); left == 0 || left == 1 && mutated() {",
+		"internal/fence/point.go", "Point.lose", "an event is used again while one reference on it is left",
+		"return p.isLaunch() && p.refs.Load() == n || p.refs.Add(-n) == 0", "left := p.refs.Add(-n); return left == 0 || left == 1 && mutated()",
 	},
 	{
 		"internal/fence/stream.go", "Stream.wait", "allocations are not made ready before the wait",
