@@ -118,10 +118,18 @@ type UseRecord struct {
 }
 
 // FirstTags sets tags to those of the intent's blocks as [UseRecord] keeps them: each
-// once, and no more than the first few.
+// once, and no more than the first few. It is for the one who ends the launch.
 func (in *Intent) FirstTags(tags *[4]Tag) {
+	if !in.tagged {
+		in.findTags()
+		in.tagged = true
+	}
+	*tags = in.tags
+}
+
+func (in *Intent) findTags() {
+	tags, n := &in.tags, 0
 	*tags = [4]Tag{}
-	n := 0
 	for i := range in.Uses {
 		tag := in.Uses[i].Tag
 		if i > 0 && tag == in.Uses[i-1].Tag || n > 0 && slices.Contains(tags[:n], tag) { // most launches have blocks of one tag

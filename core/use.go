@@ -119,7 +119,10 @@ type Intent struct {
 	// lastID is the newest number that was taken of the intent's share of
 	// them: a counter for all would be written by every launch of the process.
 	lastID uint64
-	_      [16]byte // intents share no cache line
+	// tags are those of FirstTags if tagged is set.
+	tags   [4]Tag
+	tagged bool
+	_      [8]byte // intents share no cache line
 }
 
 // The low bits of a round: a caller looks, the intent is open, and its ticket was claimed.
@@ -240,7 +243,7 @@ func (in *Intent) Close() {
 		*u = PreparedUse{}
 	}
 	in.Uses, in.Waited = in.Uses[:0], in.Waited[:0]
-	in.Launch, in.CrossStream, in.Blocked, in.Context, in.Trace = "", false, false, nil, nil
+	in.Launch, in.CrossStream, in.Blocked, in.Context, in.Trace, in.tagged = "", false, false, nil, nil, false
 }
 
 // Ticket returns the proof that owner opened the intent.

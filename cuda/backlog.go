@@ -115,7 +115,7 @@ func (r *tracker) recordBacklog() (done *reapBatch, first error) {
 			if end.launch.point.End() {
 				done = done.followedBy(r.launchesEnded(end.launch))
 			}
-			end.launch.keep()
+			end.launch.leave()
 		}
 		if !errors.Is(err, core.ErrStreamMisuse) { // the capture goes on
 			first = cmp.Or(first, err)
@@ -194,16 +194,15 @@ func (r *tracker) backlogUse(s *stream, id core.BlockID, lease core.StreamID) (b
 	if cause == nil {
 		return false, nil
 	}
-	l := s.takeLaunch()
+	l := s.enterLaunch() // until it is fenced
 	err = l.Open(r.streams.table.ordinal, &core.UseRequest{Stream: lease, Launch: "recorded use", Uses: []core.Use{{Block: id, Access: core.ReadWrite}}})
 	if err == nil {
 		err = r.announceUse(l)
 	}
 	if err != nil {
-		l.keep()
+		l.leave()
 		return true, err
 	}
-	s.Enter() // until it is fenced
 	r.backlog.add(backlogEnd{launch: l, recordedUse: true})
 	return true, backlogError("RecordUse", lease, cause)
 }

@@ -159,13 +159,20 @@ func (t *streamTable) enter(op string, id core.StreamID) (*stream, error) {
 		return nil, t.notLeased(op, id)
 	}
 	s.Enter()
-	if t.leases.Load() != seen { // they are replaced at every change
-		if _, err := t.resolve(op, id); err != nil {
-			s.Leave()
-			return nil, err
-		}
+	if err := t.stillLeased(op, id, seen); err != nil {
+		s.Leave()
+		return nil, err
 	}
 	return s, nil
+}
+
+// stillLeased looks a lease up again, unless the leases, which are replaced at every change, are those that were seen.
+func (t *streamTable) stillLeased(op string, id core.StreamID, seen *leases) error {
+	if t.leases.Load() == seen {
+		return nil
+	}
+	_, err := t.resolve(op, id)
+	return err
 }
 
 // add takes a driver stream in. An adopted one counts into books that outlive it.
@@ -386,9 +393,8 @@ type stream struct {
 	// could not be ended. It changes under the stream's lock.
 	captured []*stream
 	stuck    atomic.Bool
-	// launch is the stream's own, which the next launch takes unless it is launching.
-	launch    launch
-	launching atomic.Bool
+	// launch is of the one that has what the stream has for one launch at a time.
+	launch launch
 	// lease is the last id that the stream was leased under, 0 if none was.
 	lease atomic.Uint64
 	_     [64]byte

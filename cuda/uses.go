@@ -19,22 +19,18 @@ import (
 // the blocks that know of it drop it when somebody looks at them.
 func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	for blocked := false; ; blocked = true {
-		s, err := r.streams.table.enterUncaptured("PrepareUse", req.Stream)
+		l, err := r.streams.table.enterLaunch("PrepareUse", req.Stream)
 		if err != nil {
 			return core.Ticket{}, err
 		}
-		l := s.takeLaunch()
 		if err = l.Open(r.streams.table.ordinal, &req); err == nil {
 			l.watch, _ = req.OwnWork.(path.Watch)
-			if r.suspectsOne(l) {
-				err = path.ErrDeclined
-			} else if l.point, err = s.Announce(&l.Intent); err != nil {
-				s.books.Fails.Add(1)
+			if l.point, err = l.on.Announce(&l.Intent, l.isOwn()); err != nil {
+				l.on.books.Fails.Add(1)
 			}
 		}
 		if err != nil {
-			s.Leave()
-			l.keep()
+			l.leave()
 			return core.Ticket{}, err
 		}
 		ended, err := r.announceOnBlocks(l)
@@ -104,36 +100,20 @@ func (b *block) declared(access core.Access) driver.Declared {
 	return driver.Declared{Ptr: b.core.ID.Ptr, Bytes: max(b.core.Bytes, b.mapped), Access: access}
 }
 
-// suspectsOne looks the blocks of a launch up, without a lock, and reports whether the layer that watches it suspects one of
-// several. A single one is judged where the launch is announced on it.
-func (r *tracker) suspectsOne(l *launch) bool {
-	asks := l.watch != nil && len(l.Uses) > 1
-	for i := range l.Uses {
-		id := &l.Uses[i].Block
-		var b *block
-		if id.AllocStream == l.Stream {
-			b = l.on.books.blocks.Load(id.Generation)
-		} else {
-			b = r.streams.table.load(*id)
-		}
-		if l.blocks = append(l.blocks, b); asks && b != nil && l.watch.Suspects(*id, &b.Record) {
-			return true
-		}
-	}
-	return false
-}
-
 // announceOnBlocks announces the launch on all its blocks and collects what must be
 // waited for. If a conflicting launch is in the way it also returns the channel that
 // is closed when that one ends. After an error the blocks that know of the
 // launch will find it withdrawn.
 func (r *tracker) announceOnBlocks(l *launch) (ended <-chan struct{}, err error) {
 	t, in, p := r.streams.table, &l.Intent, l.point
-	for i, b := range l.blocks {
+	for i := range in.Uses {
 		u := &in.Uses[i]
+		var b *block
+		if u.Block.AllocStream == in.Stream {
+			b = l.on.books.blocks.Load(u.Block.Generation)
+		}
 		if b == nil {
 			b = t.lookup(u.Block)
-			l.blocks[i] = b
 		}
 		if b == nil {
 			err = goneError("PrepareUse", u.Block)
@@ -154,9 +134,9 @@ func (r *tracker) announceOnBlocks(l *launch) (ended <-chan struct{}, err error)
 		}
 		if err != nil {
 			p.NotAnnounced(len(in.Uses) - i)
-			l.blocks = l.blocks[:i]
 			return ended, err
 		}
+		l.blocks = append(l.blocks, b)
 	}
 	return nil, nil
 }
@@ -207,7 +187,7 @@ func (r *tracker) finish(l *launch) (err error) {
 	if l.point.End() {
 		done = r.launchesEnded(l)
 	}
-	l.keep()
+	l.leave()
 	if done != nil {
 		r.releaseCompleted(done)
 	}
@@ -268,7 +248,7 @@ func (r *tracker) withdraw(ctx context.Context, l *launch) {
 		done = r.launchesEnded(l)
 	}
 	defer func() {
-		l.keep()
+		l.leave()
 		r.releaseCompleted(done)
 	}()
 	if l.watch != nil {
@@ -378,30 +358,49 @@ var launches = sync.Pool{New: func() any {
 	return l
 }}
 
-// takeLaunch is a launch on the stream that is closed.
-func (s *stream) takeLaunch() *launch {
-	if s.launching.CompareAndSwap(false, true) {
-		return &s.launch
+// enterLaunch is enterUncaptured for a launch, which it returns.
+func (t *streamTable) enterLaunch(op string, id core.StreamID) (*launch, error) {
+	seen := t.leases.Load()
+	s := seen.find(id)
+	if s == nil {
+		return nil, t.notLeased(op, id)
 	}
-	return s.anotherLaunch()
+	l := s.enterLaunch()
+	err := t.stillLeased(op, id, seen)
+	if err == nil {
+		err = s.RefuseCaptured(op, id)
+	}
+	if err != nil {
+		l.leave()
+		return nil, err
+	}
+	return l, nil
 }
 
-func (s *stream) anotherLaunch() *launch {
+// enterLaunch enters the stream for a launch, which it returns closed.
+func (s *stream) enterLaunch() *launch {
+	if s.EnterOwn() {
+		return &s.launch
+	}
 	l := launches.Get().(*launch)
 	l.on = s
 	return l
 }
 
-// keep closes the intent, for the stream's next launch.
-func (l *launch) keep() {
+func (l *launch) isOwn() bool { return l == &l.on.launch }
+
+// leave closes the intent, for the stream's next launch, and leaves the stream.
+func (l *launch) leave() {
 	l.Close()
 	l.point, l.watch, l.blocks = nil, nil, l.blocks[:0]
-	if l == &l.on.launch {
-		l.on.launching.Store(false)
+	if l.isOwn() {
+		l.on.LeaveOwn()
 		return
 	}
+	s := l.on
 	l.on = nil
 	launches.Put(l)
+	s.Leave()
 }
 
 // launchOf is the launch of an intent that a ticket has ended: of a resource that gave it, so its handle is of this package.

@@ -44,6 +44,15 @@ type engineLaunch struct {
 	intent core.Intent
 	uses   [program.MaxBlocks]core.PreparedUse
 	point  *fence.Point
+	own    bool // has what the stream has for one launch at a time
+}
+
+func (l *engineLaunch) leave(s *fence.Stream) {
+	if l.own {
+		s.LeaveOwn()
+	} else {
+		s.Leave()
+	}
 }
 
 // NewEngineRunner returns a runner with so many streams. It must be closed.
@@ -201,6 +210,7 @@ func (r *EngineRunner) prepare(o program.Op, s Step, must *Outcome) error {
 	if !let {
 		l.point.Withdraw()
 		l.point.End()
+		l.leave(r.streams[o.Stream])
 		return nil
 	}
 	if err := l.point.Fence(&l.intent); err != nil {
@@ -218,8 +228,8 @@ func (r *EngineRunner) announce(o program.Op, l *engineLaunch, op int16) (let bo
 	in := &l.intent
 	in.ID, in.Stream, in.Waited, in.Uses = uint64(op)+1, lease, in.Waited[:0], l.uses[:o.Uses().Len()]
 	s := r.streams[o.Stream]
-	s.Enter()
-	if l.point, err = s.Announce(in); err != nil {
+	l.own = s.EnterOwn()
+	if l.point, err = s.Announce(in, l.own); err != nil {
 		return false, err
 	}
 	i := 0
@@ -247,6 +257,7 @@ func (r *EngineRunner) end(o program.Op, s Step) error {
 		}
 	}
 	watched := l.point.End()
+	l.leave(r.streams[o.Stream])
 	for at := range o.Uses().All() {
 		b := &r.blocks[at]
 		if !b.waits {

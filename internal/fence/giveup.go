@@ -91,5 +91,7 @@ func (s *Stream) DropFinalEvent() {
 // be locked. It returns the driver's first error and may be called again after one.
 func (s *Stream) CloseEvents() error {
 	s.detach()
+	s.points.closed.Store(true) // before the spare point is sought: the end of a launch that has it looks behind that
+	s.giveSpare()
 	return s.points.close()
 }

@@ -90,8 +90,9 @@ func (h *History) prune(plan *Plan) {
 	}
 	if len(h.accesses) == 2 { // of a block that one launch after the other uses
 		old, last := &h.accesses[0], &h.accesses[1]
-		if old.isBefore(last) || old.point.isPlaced() && last.covers(old) {
+		if plan.hasSeen(old, last) || old.isBefore(last) || old.point.isPlaced() && last.covers(old) {
 			plan.releaseLater(old.point)
+			plan.older, plan.newer, plan.newerSeq = old.point, last.point, last.point.seq
 			*old = *last
 			h.accesses = h.accesses[:1]
 			return

@@ -72,49 +72,59 @@ func (h *hotBlock) must(err error) {
 	must.Do(h, err)
 }
 
+// hotLaunch is an open launch.
+type hotLaunch struct {
+	p   *Point
+	in  core.Intent
+	own bool
+}
+
 // announce opens a launch on s that reads the block, and makes it wait.
-func (h *hotBlock) announce(s *Stream) (*Point, *core.Intent, error) {
-	in := &core.Intent{Uses: make([]core.PreparedUse, 1)}
-	s.Enter()
-	p, err := s.Announce(in)
-	if err != nil {
-		return nil, nil, err
+func (h *hotBlock) announce(s *Stream) (*hotLaunch, error) {
+	l := &hotLaunch{in: core.Intent{Uses: make([]core.PreparedUse, 1)}, own: s.EnterOwn()}
+	var err error
+	if l.p, err = s.Announce(&l.in, l.own); err != nil {
+		return nil, err
 	}
 	h.mu.Lock()
-	_, holder := h.history.Announce(p, core.Read, 0)
+	_, holder := h.history.Announce(l.p, core.Read, 0)
 	h.mu.Unlock()
 	if holder != nil {
 		h.Error("a read is in the way of a read")
 	}
-	err = p.Fence(in)
-	return p, in, err
+	return l, l.p.Fence(&l.in)
+}
+
+func (l *hotLaunch) finish() error {
+	s, err := l.p.stream, l.p.Finish(&l.in)
+	l.p.End()
+	if l.own {
+		s.LeaveOwn()
+	} else {
+		s.Leave()
+	}
+	return err
 }
 
 func (h *hotBlock) launch(s *Stream) error {
-	p, in, err := h.announce(s)
-	if err == nil {
-		err = p.Finish(in)
-		p.End()
+	l, err := h.announce(s)
+	if err != nil {
+		return err
 	}
-	return err
+	return l.finish()
 }
 
 // together announces a launch on every stream, and then ends them.
 func (h *hotBlock) together() {
 	h.Helper()
-	type open struct {
-		p  *Point
-		in *core.Intent
-	}
-	var launches []open
+	var launches []*hotLaunch
 	for _, s := range h.streams {
-		p, in, err := h.announce(s)
+		l, err := h.announce(s)
 		h.must(err)
-		launches = append(launches, open{p, in})
+		launches = append(launches, l)
 	}
 	for _, l := range launches {
-		h.must(l.p.Finish(l.in))
-		l.p.End()
+		h.must(l.finish())
 	}
 }
 
@@ -139,8 +149,10 @@ func (h *hotBlock) held() held {
 	now := held{accesses: len(h.history.accesses), capacity: cap(h.history.accesses), created: h.drv.created.Load()}
 	for _, s := range h.streams {
 		now.out += s.Events() - int64(len(s.points.free))
-		if s.points.spare.Load() != nil {
-			now.out--
+		for _, spare := range []*Point{s.points.spare.Load(), s.ownSpare} {
+			if spare != nil {
+				now.out--
+			}
 		}
 	}
 	return now

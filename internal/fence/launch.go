@@ -12,13 +12,21 @@ import (
 // Preparing and ending may be done by different goroutines, one after the other.
 
 // Announce opens the launch of in: it returns its point, with a reference for each use, which the histories of the blocks get. The
-// caller has entered the stream. Errors are the driver's.
-func (s *Stream) Announce(in *core.Intent) (*Point, error) {
+// caller has entered the stream, with what own says, and leaves it when the launch has ended. Errors are the driver's.
+func (s *Stream) Announce(in *core.Intent, own bool) (*Point, error) {
 	uses := int32(len(in.Uses))
-	p, err := s.point(max(1, uses))
+	var p *Point
+	if own {
+		p, s.ownSpare = s.ownSpare, nil
+	}
+	if p == nil {
+		p = s.points.take()
+	}
+	p, err := s.pointOf(p, max(1, uses))
 	if err != nil {
 		return nil, err
 	}
+	p.own = own
 	p.rest = max(1, uses) - uses
 	p.lease, p.launch, p.name = in.Stream, in.ID, in.Launch
 	p.plan.sharersWritten, p.plan.sharedSeq = 0, 0
@@ -34,7 +42,7 @@ func (p *Point) NotAnnounced(uses int) { p.rest = int32(uses) }
 // AnnounceRecordedUse is Announce for a use of one block whose work is enqueued and
 // cannot be recorded yet. It counts as no launch.
 func (s *Stream) AnnounceRecordedUse(in *core.Intent) (*Point, error) {
-	p, err := s.Announce(in)
+	p, err := s.Announce(in, false)
 	if err == nil {
 		p.launch = 0
 	}
@@ -48,7 +56,7 @@ func (p *Point) Fence(in *core.Intent) error {
 	plan := &p.plan
 	in.CrossStream = p.crossStream
 	if len(plan.deps) == 0 && !p.stream.readies.Load() {
-		plan.Drop()
+		p.dropPlan()
 		return nil
 	}
 	err := plan.flushOthers()
@@ -58,8 +66,22 @@ func (p *Point) Fence(in *core.Intent) error {
 	if err != nil {
 		p.stream.counts.Fails.Add(1)
 	}
-	plan.Drop()
+	p.dropPlan()
 	return err
+}
+
+// dropPlan is [Plan.Drop] of a launch, which may keep a point that is free then for the stream's next one.
+func (p *Point) dropPlan() {
+	s, plan := p.stream, &p.plan
+	if n := len(plan.gone); p.own && s.ownSpare == nil && n > 0 {
+		if g := plan.gone[n-1]; g.point.stream == s {
+			plan.gone = plan.gone[:n-1]
+			if g.point.lose(g.n) && !g.point.detached {
+				s.ownSpare = g.point
+			}
+		}
+	}
+	plan.Drop()
 }
 
 func (s *Stream) queueWaits(in *core.Intent, plan *Plan) error {
@@ -118,18 +140,17 @@ func (p *Point) FinishUnrecorded(cause error, lost func()) error {
 // Withdraw lets a launch whose work was not enqueued end without a trace: the blocks that
 // know of it drop it when somebody looks at them. No block may be locked.
 func (p *Point) Withdraw() {
-	p.plan.Drop()
+	p.dropPlan()
 	p.endsAs = withdrawn
 }
 
 // End ends a launch that was finished or withdrawn. It reports whether one of its blocks
 // may have waited for that, by [History.Watch]: the caller must look, then.
 func (p *Point) End() (watched bool) {
-	s, rest := p.stream, p.rest
+	rest := p.rest
 	if watched = p.end(p.endsAs); rest > 0 { // or it may be the point of another launch by now
 		p.ReleaseMany(rest)
 	}
-	s.Leave()
 	return watched
 }
 

@@ -35,6 +35,10 @@ type Plan struct {
 	// with the plan, while no block is locked: the last reference on a point of a stream
 	// that is gone has the driver destroy its event.
 	gone []goneRefs
+	// older is a point whose access was dropped because newer, which was placed at newerSeq, covers it: most blocks of
+	// a launch have the same two.
+	older, newer *Point
+	newerSeq     uint64
 }
 
 // goneRefs are references on one point: launches of several blocks leave
@@ -88,9 +92,15 @@ func (plan *Plan) releaseLater(p *Point) {
 	plan.gone = append(plan.gone, goneRefs{point: p, n: 1})
 }
 
+// hasSeen reports whether a covers b, as the points of an earlier block's accesses did.
+func (plan *Plan) hasSeen(b, a *Access) bool {
+	return plan.older == b.point && plan.newer == a.point && a.point.isPlaced() && a.point.seq == plan.newerSeq && (a.kind.Writes() || !b.kind.Writes())
+}
+
 // Drop gives up all references; no block may be locked.
 func (plan *Plan) Drop() {
 	plan.needed = 0
+	plan.older = nil // which is in gone
 	for i := range plan.gone {
 		g := &plan.gone[i]
 		g.point.ReleaseMany(g.n)

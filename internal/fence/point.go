@@ -31,6 +31,8 @@ type Point struct {
 	rest int32
 	// crossStream: of a launch, another stream's wrote one of its blocks last.
 	crossStream bool
+	// own: the launch has what its stream has for one at a time.
+	own bool
 	// endsAs is the state that the launch ends in unless it is withdrawn: it is known before the launch
 	// ends.
 	endsAs state
@@ -54,7 +56,7 @@ type Point struct {
 	mu sync.Mutex
 	// ended is closed when the launch ends, for those who wait for that.
 	ended chan struct{}
-	_     [8]byte // points share no cache line
+	_     [48]byte // points share no cache line
 }
 
 // state is where a point stands. The table of all of them and of what moves them is
@@ -173,13 +175,16 @@ func (p *Point) tryRetain() bool {
 // a stream that is gone has the driver destroy its event.
 func (p *Point) Release() { p.ReleaseMany(1) }
 
-// ReleaseMany gives up n references. Those on a launch's point that are all need not be counted down; of
-// a final point, which is no launch's, [Stream.RetainFinal] may look at the count when none is left.
+// ReleaseMany gives up n references.
 func (p *Point) ReleaseMany(n int32) {
-	if p.isLaunch() && p.refs.Load() == n || p.refs.Add(-n) == 0 {
+	if p.lose(n) {
 		p.stream.points.put(p)
 	}
 }
+
+// lose takes n references off and reports whether none is left. Those on a launch's point that are all need not be counted
+// down; of a final point, which is no launch's, [Stream.RetainFinal] may look at the count when none is left.
+func (p *Point) lose(n int32) bool { return p.isLaunch() && p.refs.Load() == n || p.refs.Add(-n) == 0 }
 
 // isCompleted reports whether the host already knows that the device has
 // completed the point, which must have its place. It makes no driver call.

@@ -37,7 +37,7 @@ func newPointCase(t *testing.T, in state) *pointCase {
 	switch in {
 	case announced, watched, withdrawn, synthetic:
 		c.stream.Enter()
-		c.point, err = c.stream.Announce(c.in) // with the reference of a block
+		c.point, err = c.stream.Announce(c.in, false) // with the reference of a block
 	case deferred:
 		c.stream.Lock()
 		c.point, _, err = c.stream.PointForAllocation(1)

@@ -45,9 +45,11 @@ type Stream struct {
 	final atomic.Pointer[Point]
 
 	completed atomic.Uint64
-	// open is how many launches are open, and who else has entered.
-	open   atomic.Int64
-	points pointList
+	// open is how many launches are open, and who else has entered, and isOwn if one of them has what the stream has for
+	// one launch at a time: ownSpare, a free point.
+	open     atomic.Int64
+	ownSpare *Point
+	points   pointList
 	// capturing: the stream is part of a capture of the runtime's. asksDriver: it may
 	// capture without the runtime, so the driver is asked. See capture.go.
 	capturing  atomic.Bool
@@ -118,16 +120,52 @@ func (s *Stream) Known() Known {
 // Enter counts a caller that enqueues work without the stream's lock, until they leave.
 func (s *Stream) Enter() { s.open.Add(1) }
 
-// Leave ends what Enter began; the end of a launch leaves by itself.
+// Leave ends what Enter began.
 func (s *Stream) Leave() { s.open.Add(-1) }
 
+// isOwn is above all counts of callers.
+const isOwn = 1 << 32
+
+// EnterOwn is Enter for a launch. It reports whether the caller has what the stream has for one launch at a time, until
+// [Stream.LeaveOwn]; the others [Stream.Leave].
+func (s *Stream) EnterOwn() bool {
+	if n := s.open.Load(); n < isOwn && s.open.CompareAndSwap(n, n+1+isOwn) {
+		return true
+	}
+	s.open.Add(1)
+	return false
+}
+
+// LeaveOwn ends what EnterOwn began.
+func (s *Stream) LeaveOwn() {
+	s.open.Add(-1 - isOwn)
+	if s.points.closed.Load() { // perhaps while the caller had the spare point
+		s.giveSpare()
+	}
+}
+
+// giveSpare puts the spare point to the free ones, unless a launch has it.
+func (s *Stream) giveSpare() {
+	if !s.EnterOwn() {
+		s.Leave()
+		return
+	}
+	if p := s.ownSpare; p != nil {
+		s.ownSpare = nil
+		s.points.put(p)
+	}
+	s.open.Add(-1 - isOwn)
+}
+
 // Open is how many have entered and not left, launches among them.
-func (s *Stream) Open() int64 { return s.open.Load() }
+func (s *Stream) Open() int64 { return s.open.Load() & (isOwn - 1) }
 
 // point returns a point of the stream's with as many references. Its state is that of its
 // last use until the next owner sets another: no other reference is left.
-func (s *Stream) point(refs int32) (*Point, error) {
-	p := s.points.take()
+func (s *Stream) point(refs int32) (*Point, error) { return s.pointOf(s.points.take(), refs) }
+
+// pointOf is point with a free point, nil if there is none.
+func (s *Stream) pointOf(p *Point, refs int32) (*Point, error) {
 	if p == nil {
 		event, err := s.port.EventCreate()
 		if err != nil {

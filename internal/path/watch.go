@@ -12,8 +12,8 @@ import (
 // [core.UseRequest.OwnWork], which a layer that is none of this module's passes on; a backend
 // that knows nothing of it calls nothing, and the layer does its part when the intent is open.
 type Watch interface {
-	// Suspects is asked about each block of a launch that uses several before the launch is announced on any, and about one that the
-	// backend itself would refuse, with the record that was found without a lock. If it says yes the launch is declined.
+	// Suspects is asked about a block that the backend itself would refuse, with the record that was found without a lock. If
+	// it says yes the launch is declined.
 	Suspects(id core.BlockID, of *Record) bool
 	// Announce is called before the launch is announced on the block of u, with the block's record, under the
 	// lock of the block: it takes no other lock of the backend's, and reports nothing. If it says no, or the

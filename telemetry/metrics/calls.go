@@ -14,9 +14,9 @@ import (
 // Calls counts the calls of a layer by operation and result, and how long they
 // took. The zero Calls is ready. It is safe for concurrent use.
 //
-// A call is two atomic adds to a stripe, which goroutines on other streams do not write
-// unless there are very many; failures are rare and share one cell each. Nothing here
-// locks, reads a clock, or allocates but for a stripe's first call and sampled traces.
+// A call that is not timed is one atomic add to a stripe, which goroutines on other streams do not write
+// unless there are very many, and one that is takes the lock of the operation there; failures are rare and share one cell
+// each. Nothing here reads a clock, or allocates but for a stripe's first call and sampled traces.
 type Calls struct {
 	stripes   [stripes]atomic.Pointer[stripe]
 	failed    [operations][reasons]atomic.Uint64
@@ -43,7 +43,10 @@ type stripe [operations]opCells
 // Note counts one call of op on a stream, if it has one, that took some time and returned
 // err. span is the exported one that tells of it, if there is one. It does not block.
 func (c *Calls) Note(op oplog.Op, stream core.StreamID, took time.Duration, span core.SpanRef, err error) {
-	c.of(op, stream).note(took)
+	o := c.of(op, stream)
+	o.mu.Lock()
+	o.add(uint64(took), grid.cellOf(uint64(took)), 1)
+	o.mu.Unlock()
 	c.NoteEnd(op, took, span, err)
 }
 
@@ -51,21 +54,23 @@ func (c *Calls) Note(op oplog.Op, stream core.StreamID, took time.Duration, span
 // true; it reports false for one call in oneIn on a stream, which is to be timed and given to NoteSample. NoteEnd
 // follows if the skipped call fails.
 func (c *Calls) Skip(op oplog.Op, stream core.StreamID) bool {
-	o := c.of(op, stream)
-	last := o.last.Load()
-	at := &o.cells[last%lastCells]
-	if at.Load()%oneIn == 0 {
+	left := &c.of(op, stream).left
+	if left.Load() <= 0 {
 		return false
 	}
-	at.Add(1)
-	o.nanoseconds.Add(last / lastCells)
+	left.Add(-1)
 	return true
 }
 
 // NoteSample is Note of a call that was not skipped: those that are skipped next count as it does.
 func (c *Calls) NoteSample(op oplog.Op, stream core.StreamID, took time.Duration, span core.SpanRef, err error) {
-	c.of(op, stream).last.Store(uint64(took)*lastCells + uint64(grid.cellOf(uint64(took))))
-	c.Note(op, stream, took, span, err)
+	o := c.of(op, stream)
+	o.mu.Lock()
+	o.addSkipped(o.left.Swap(oneIn - 1))
+	o.granted = oneIn - 1
+	o.note(true, took)
+	o.mu.Unlock()
+	c.NoteEnd(op, took, span, err)
 }
 
 // oneIn is how many calls there are for one that is timed, where not all are.
@@ -114,7 +119,8 @@ func (c *Calls) Snapshot(since time.Time, spansDropped uint64) Operations {
 		o.latencies[op].exemplars = c.exemplars.of(op)
 		for i := range c.stripes {
 			if s := c.stripes[i].Load(); s != nil {
-				o.latencies[op].merge(&s[op])
+				held := s[op].now()
+				o.latencies[op].add(&held)
 			}
 		}
 	}
@@ -171,7 +177,7 @@ type LaneCalls struct {
 	free     quickCells
 }
 
-// quickCells are opCells that a lock guards.
+// quickCells are the durations of one operation, which a lock guards.
 type quickCells struct {
 	cells       [cells]uint64
 	nanoseconds uint64
@@ -201,8 +207,13 @@ func (q *quickCells) note(timed bool, took time.Duration) {
 	if timed {
 		q.last, q.lastCell = uint64(took), grid.cellOf(uint64(took))
 	}
-	q.cells[q.lastCell]++
-	q.nanoseconds += q.last
+	q.add(q.last, q.lastCell, 1)
+}
+
+// add counts n calls that took so long each.
+func (q *quickCells) add(took uint64, cell int, n uint64) {
+	q.cells[cell] += n
+	q.nanoseconds += n * took
 }
 
 // addLanes adds what the lanes have counted.
@@ -229,18 +240,26 @@ func (l *latency) add(from *quickCells) {
 
 // opCells are the durations of one operation on one stripe.
 type opCells struct {
-	// last is how long the last of the calls took that stand for others, in units of lastCells, and its cell.
-	last        atomic.Uint64
-	nanoseconds atomic.Uint64
-	cells       [cells]atomic.Uint64
+	// left is how many calls more may be skipped, less than 0 where several were at once, and granted how many might when
+	// the last was timed: what lacks of that is not in quickCells.
+	left atomic.Int64
+	mu   sync.Mutex // guards what follows
+	quickCells
+	granted int64
 }
 
-const lastCells = 512
+// addSkipped counts the calls that were skipped while left came down to n; the lock must be held.
+func (o *opCells) addSkipped(n int64) {
+	o.add(o.last, o.lastCell, uint64(o.granted-n))
+	o.granted = n
+}
 
-func (o *opCells) note(took time.Duration) {
-	cell := grid.cellOf(uint64(took))
-	o.cells[cell].Add(1)
-	o.nanoseconds.Add(uint64(took))
+// now is what was counted so far.
+func (o *opCells) now() quickCells {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.addSkipped(o.left.Load())
+	return o.quickCells
 }
 
 // latency is a snapshot of the durations of one operation.
@@ -250,15 +269,6 @@ type latency struct {
 	nanoseconds uint64
 	// exemplars are of traced calls, oldest first.
 	exemplars []exemplar
-}
-
-func (l *latency) merge(from *opCells) {
-	for i := range from.cells {
-		n := from.cells[i].Load()
-		l.cells[i] += n
-		l.calls += n
-	}
-	l.nanoseconds += from.nanoseconds.Load()
 }
 
 // exemplar is one call of which a span was exported.
