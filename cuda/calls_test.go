@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
 // The tests of this file name every call of the driver's that an operation
@@ -175,6 +176,24 @@ func TestALifeOnOneStreamCostsItsLaunchesEventOnly(t *testing.T) {
 	b.drain()
 	for i := range 15 {
 		equal(t, fmt.Sprintf("life %d", i), b.calls(life), "EventRecord 2, MemAllocAsync 1, MemFreeAsync 1")
+	}
+}
+
+// A pair on the default stream asks the driver nothing over the own pool, served at once or not, and over the driver's
+// once for each half whether work may be enqueued there.
+func TestAPairOnTheDefaultStreamAsksWhereItEnqueues(t *testing.T) {
+	for _, c := range []struct {
+		how  []func(*teststack.Config)
+		want string
+	}{{nil, "MemAllocAsync 1, MemFreeAsync 1, StreamCapturing 2"}, {[]func(*teststack.Config){pooled(0)}, ""}, {[]func(*teststack.Config){pooled(0), prepared}, ""}} {
+		b := newBench(t, c.how...)
+		pair := func() {
+			block, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 256})
+			must(t, err)
+			b.free(block)
+		}
+		pair()
+		equal(t, "calls of a pair", b.calls(pair), c.want)
 	}
 }
 

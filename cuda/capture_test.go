@@ -14,6 +14,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
 // duringCaptures runs test within a capture of a leased stream by the runtime,
@@ -326,18 +328,77 @@ func TestADriverThatDoesNotSayIsNotTakenForOneThatDoesNotCapture(t *testing.T) {
 	b.giveUp(l, handle)
 }
 
-// On a GPU the default stream must not be touched while a stream that
-// synchronises with it captures.
+// prepared has nothing served at once.
+func prepared(c *teststack.Config) { c.Layers = []core.Layer{pathtest.Put(nil, 0, 1)} }
+
+// On a GPU nothing may be enqueued on the default stream while a stream that synchronises with it captures. So what
+// would be is refused or waits; a block that comes from the own pool's memory of that stream, or goes there, enqueues nothing.
 func TestTheDefaultStreamIsLeftAloneWhereItWouldBreakACapture(t *testing.T) {
-	b := newBench(t)
-	b.faults.FailEvery(drivertest.StreamCapturing, driver.CaptureImplicit)
-	_, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 8})
-	misuse(t, "an allocation on the default stream", err)
-	b.launch(b.leases(1)[0]) // a leased stream does not synchronise with it
-	b.faults.Clear()
-	block, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 8})
-	must(t, err)
-	b.free(block)
+	for name, how := range map[string][]func(*teststack.Config){"async": nil, "pool": {pooled(0)}, "pool, prepared": {pooled(0), prepared}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, how...)
+			pool := b.Pool != nil
+			leased := b.leases(1)[0]
+			request := func(r core.Request) (core.Block, error) { return b.Runtime.Allocate(ctx, r) }
+			var live [3]core.Block
+			for i := range live {
+				var err error
+				live[i], err = request(core.Request{Bytes: 256})
+				must(t, err)
+			}
+			b.launch(leased, writes(live[1], live[2]))
+			b.free(live[2])
+			b.sync(leased)
+			b.drain()
+			release := b.hold(leased)
+			b.launch(leased, writes(live[1]))
+
+			b.faults.FailEvery(drivertest.StreamCapturing, driver.CaptureImplicit)
+			b.faults.SetLog(true)
+			fresh, err := request(core.Request{Bytes: 256})
+			if pool {
+				must(t, err)
+				misuse(t, "a launch elsewhere, for which the block's readiness would be recorded", b.Runtime.Launch(ctx, leased.ID(), declared(writes(fresh)), nil))
+			} else {
+				misuse(t, "an allocation of memory at hand", err)
+			}
+			_, err = request(core.Request{Bytes: 64 << 20})
+			misuse(t, "an allocation for which there is no memory at hand", err)
+			_, err = request(core.Request{Bytes: 256, Isolated: true})
+			misuse(t, "an isolated allocation", err)
+			for i, want := range []core.BlockState{core.Retired, core.Retired} {
+				if pool && i == 0 {
+					want = core.Freed
+				}
+				freed, err := b.Runtime.Deallocate(ctx, live[i].ID)
+				must(t, err)
+				equal(t, "state of a block that another stream uses, if it is the second", freed.State, want)
+			}
+			must(t, b.Runtime.ReapPending(ctx))
+			b.launch(leased) // a leased stream does not synchronise with it
+			b.faults.SetLog(false)
+			for _, c := range b.faults.Log() {
+				switch c.Method {
+				case drivertest.EventRecord, drivertest.StreamWait, drivertest.MemAllocAsync, drivertest.MemFreeAsync:
+					if c.Stream == 0 {
+						t.Errorf("%v on the default stream", c.Method)
+					}
+				}
+			}
+			b.faults.Clear()
+
+			release()
+			if pool {
+				b.launch(leased, writes(fresh))
+				b.free(fresh)
+			}
+			b.drain()
+			equal(t, "pending", b.Runtime.Stats().Pending.Blocks, 0)
+			block, err := request(core.Request{Bytes: 64 << 20})
+			must(t, err)
+			b.free(block)
+		})
+	}
 }
 
 // What it costs: nothing of the driver's on a leased stream, a question at

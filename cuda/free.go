@@ -228,6 +228,14 @@ func (r *tracker) queueFreeOn(s *stream, b *block, plan *fence.Plan, wait bool) 
 	return waits, done, err
 }
 
+// uncapturedForFree is Uncaptured, and nil for a free on the default stream that enqueues nothing. s is locked.
+func (r *tracker) uncapturedForFree(s *stream, b *block, plan *fence.Plan) error {
+	if s.isDefault() && plan == nil && r.givesAtOnce(b) {
+		return nil
+	}
+	return s.Uncaptured()
+}
+
 // queueFreeLocked is queueFreeOn with the stream's lock held. The error is errGivenUp if nothing
 // may be queued on s any more. The backstop has no work to hold up, so that it waits for the uses;
 // and with DeviceOrder each stream does, because what the host sees completed orders nothing.
@@ -235,7 +243,7 @@ func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeSt
 	if s.IsGivenUp() { // the backstop, too, where Close has destroyed it
 		return waitsForRetry, errGivenUp
 	}
-	if err := s.Uncaptured(); err != nil {
+	if err := r.uncapturedForFree(s, b, plan); err != nil {
 		if errors.Is(err, fence.ErrCapturing) {
 			return waitsForCapture, nil
 		}

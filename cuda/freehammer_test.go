@@ -236,12 +236,14 @@ func (w *freeWorker) step() {
 		w.expected(w.Backend.ReapPending(ctx))
 	case n < 94:
 		w.adopt()
+	case n < 95:
+		w.faults.FailMethod(drivertest.StreamCapturing, 1+w.rng.Uint64N(4), driver.CaptureImplicit)
 	default:
 		w.faults.FailMethod(freeFaults[w.rng.IntN(len(freeFaults))], 1+w.rng.Uint64N(4), driver.Unknown)
 	}
 }
 
-// allocate allocates 8 bytes, an isolated block, or enough for frees to be looked at.
+// allocate allocates 8 bytes, an isolated block, or enough for frees to be looked at, or on the default stream.
 func (w *freeWorker) allocate(on *cuda.Lease) *freeRecord {
 	req := core.Request{Bytes: 8, Stream: on.ID()}
 	switch w.rng.IntN(12) {
@@ -249,6 +251,8 @@ func (w *freeWorker) allocate(on *cuda.Lease) *freeRecord {
 		req.Isolated = true
 	case 1:
 		req.Bytes = 8 << 20
+	case 2, 3:
+		req.Stream = core.DefaultStream
 	}
 	b, err := w.Backend.Allocate(ctx, req)
 	if !w.expected(err) {

@@ -45,10 +45,10 @@ func (r *tracker) Deallocate(ctx context.Context, id core.BlockID) (b core.Block
 	return b, err
 }
 
-// Lane is that of the stream that the lease is on. One that may capture behind the runtime's back has
-// none; and the books of adopted streams, which come and go, are common to all of them.
+// Lane is that of the stream that the lease is on. Adopted streams have none: they may capture behind the
+// runtime's back, and as they come and go their books are common to all of them.
 func (r *tracker) Lane(lease core.StreamID) *path.Lane {
-	if s := r.streams.table.leases.Load().find(lease); s != nil && !s.adopted && s.Handle() != 0 {
+	if s := r.streams.table.leases.Load().find(lease); s != nil && !s.adopted {
 		return &s.host
 	}
 	return nil
@@ -69,7 +69,8 @@ const (
 	hasWaited
 )
 
-// tryLock is the stream of an operation, with its lock, if the operation may be served at once.
+// tryLock is the stream of an operation, with its lock, if the operation may be served at once: the stream is not
+// busy, neither captures nor was given up, and no free waits with it.
 func (r *tracker) tryLock(o *path.Op) *stream {
 	s, _ := o.Lane.Part(path.BackendPart).(*stream)
 	if s == nil || r.own == nil || o.NotAtOnce {
@@ -77,6 +78,10 @@ func (r *tracker) tryLock(o *path.Op) *stream {
 	}
 	if !s.TryLock() {
 		o.KeepNumber(r.path, max(metBusy, o.Number(r.path)))
+		return nil
+	}
+	if s.Capturing() || s.IsGivenUp() || s.frees.pendingFrees() > 0 {
+		s.Unlock()
 		return nil
 	}
 	return s
@@ -115,7 +120,7 @@ func (r serving) Deallocate(o *path.Op) bool {
 	if s == nil {
 		return o.Decline(r.path)
 	}
-	o.AtOnce = s.AsksNobody() && s.frees.pendingFrees() == 0 && r.giveAtHand(s, b, o)
+	o.AtOnce = r.giveAtHand(s, b, o)
 	s.Unlock()
 	if !o.AtOnce {
 		return o.Decline(r.path)
@@ -158,7 +163,7 @@ func (r serving) Settle(_ context.Context, o *path.Op, err error) error {
 }
 
 func (r *tracker) takeAtHand(s *stream, o *path.Op) bool {
-	if r.inMemory.Load() == memoryGone || s.arena == nil || o.Request.Isolated || !s.books.Cover(&o.Request) || !s.AsksNobody() || s.Open() > 0 || s.frees.pendingFrees() > 0 {
+	if r.inMemory.Load() == memoryGone || s.arena == nil || o.Request.Isolated || !s.books.Cover(&o.Request) || s.Open() > 0 {
 		return false
 	}
 	req := &o.Request

@@ -399,3 +399,8 @@ type stream struct {
 	lease atomic.Uint64
 	_     [64]byte
 }
+
+// isDefault reports whether it is the legacy default stream. That cannot capture, but nothing may be enqueued on it while
+// a stream that synchronises with it does. So the driver is asked before something is, and not for a block that comes
+// from the stream's own memory, or goes there.
+func (s *stream) isDefault() bool { return s.Handle() == 0 }

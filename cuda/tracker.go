@@ -136,8 +136,10 @@ func (r *tracker) allocateLocked(s *stream, req *core.Request) (uint64, *fence.P
 	if s.IsGivenUp() {
 		return 0, nil, givenUpError("Allocate", req.Stream)
 	}
-	if err := s.RefuseCaptured("Allocate", req.Stream); err != nil {
-		return 0, nil, err
+	if !r.isAtHand(s, req) {
+		if err := s.RefuseCaptured("Allocate", req.Stream); err != nil {
+			return 0, nil, err
+		}
 	}
 	if req.Isolated {
 		return 0, nil, nil
@@ -159,6 +161,11 @@ func (r *tracker) allocateLocked(s *stream, req *core.Request) (uint64, *fence.P
 		_ = s.Flush() // a wait that needs it tries again
 	}
 	return ptr, ready, nil
+}
+
+// isAtHand reports whether an allocation on the default stream enqueues nothing: its own memory does. s is locked.
+func (r *tracker) isAtHand(s *stream, req *core.Request) bool {
+	return s.isDefault() && r.own != nil && !req.Isolated && s.arena != nil && s.arena.hasRoom(req.Bytes)
 }
 
 // allocateIsolated maps memory for req at addresses of its own. That may block in the

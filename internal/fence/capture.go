@@ -26,7 +26,8 @@ import (
 // drawn into a capture by a wait: an adopted stream, and the default stream, on
 // which nothing may be done while a stream that synchronises with it captures.
 // The driver is asked before each call that would name such a stream. Its
-// owner must not begin a capture while such a call is under way.
+// owner must not begin a capture while such a call is under way. An operation on the
+// default stream that makes no such call asks nothing: that stream itself cannot capture.
 //
 // The end of a capture cannot be waited for, so nothing waits: work is refused,
 // and what must not be lost (a free, the end of a launch that was announced
@@ -57,10 +58,11 @@ func (s *Stream) LetIn() { s.capturing.Store(false) }
 // QueryCapturing asks the driver. One that cannot say cannot capture.
 func (s *Stream) QueryCapturing() (bool, error) {
 	capturing, err := s.port.StreamCapturing(s.handle)
+	if err == nil {
+		return capturing, nil
+	}
 	var e *core.DriverError
 	switch {
-	case err == nil:
-		return capturing, nil
 	case errors.Is(err, errors.ErrUnsupported):
 		return false, nil
 	case errors.As(err, &e) && e.Code == driver.CaptureImplicit:
@@ -89,13 +91,6 @@ func (s *Stream) lookForCapture() error {
 		return ErrCapturing
 	}
 	return err
-}
-
-// AsksNobody reports whether work may be enqueued on the stream without a question to the
-// driver: it is not given up, and only a capture of the runtime's could be under way, which is not. The
-// stream must be locked.
-func (s *Stream) AsksNobody() bool {
-	return !s.asksDriver && !s.capturing.Load() && s.final.Load() == nil
 }
 
 // RefuseCaptured is Uncaptured with an error for the caller of op.

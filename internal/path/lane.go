@@ -48,7 +48,7 @@ type Lanes interface {
 }
 
 // sharedLanes is how many lanes a path has for streams that have none of their own: those of a
-// resource that is no backend of this module, the default stream, adopted ones, and leases that have ended.
+// resource that is no backend of this module, adopted streams, and leases that have ended.
 const sharedLanes = 64
 
 // withShared are lanes, and shared ones for the streams that have none.

@@ -36,7 +36,8 @@ func allocateNothing(ctx context.Context, t *testing.T, s *stack) {
 		return pointers
 	}
 	for op, run := range map[string]func() error{
-		"alloc and free": func() error { return s.pair(ctx, x) },
+		"alloc and free":                       func() error { return s.pair(ctx, x) },
+		"alloc and free on the default stream": func() error { return s.pair(ctx, core.DefaultStream) },
 		"launch on one stream": func() error {
 			return s.runtime.Launch(ctx, x, uses, nothing)
 		},

@@ -93,7 +93,7 @@ var survivors = map[string][]string{
 		"Stream.PointForAllocation: dropped: reserve, err = s.point(1)",
 	},
 	"the lock is held, so nothing comes in between": {
-		"tracker.queueFreeLocked: swapped: if err := s.Uncaptured(); err != nil { …",
+		"tracker.queueFreeLocked: swapped: if err := r.uncapturedForFree(s, b, plan); err != nil { …",
 		"tracker.queueFreeLocked: swapped: b.history.Release()",
 		"tracker.queueFreeLocked: swapped: b.history.Release() (2)",
 		"Point.recordDeferred: swapped: p.state.Store(recorded)",

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
-	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
@@ -22,7 +21,7 @@ import (
 type hammer struct {
 	*whole
 	t      *testing.T
-	shared []*cuda.Lease
+	shared []core.StreamID
 	// board are live blocks that anybody may free.
 	board [32]atomic.Pointer[core.Block]
 	// allocated and freed count what succeeded, released what the listeners heard of.
@@ -40,9 +39,7 @@ func TestTheQuickPathUnderTheHammer(t *testing.T) {
 	var gate *pathtest.Gate
 	h := &hammer{t: t, whole: openWhole(t, setup{schedule: sim.FreeRunning(), guard: debugguard.Config{Mode: debugguard.Ledger}, between: map[int]core.Layer{0: pathtest.Put(&gate, seed, 50)}})}
 	h.Backend.Subscribe(hears(func(core.Block) { h.released.Add(1) }))
-	for range 2 {
-		h.shared = append(h.shared, h.Lease(t, "shared"))
-	}
+	h.shared = []core.StreamID{h.Lease(t, "shared").ID(), h.Lease(t, "shared").ID(), core.DefaultStream}
 	var workers, others sync.WaitGroup
 	for g := range 5 {
 		workers.Go(func() { h.work(rand.New(rand.NewPCG(seed, uint64(g))), steps) })
@@ -78,7 +75,7 @@ func (h *hammer) work(rng *rand.Rand, steps int) {
 	for range steps {
 		stream := own.ID()
 		if rng.IntN(2) == 0 {
-			stream = h.shared[rng.IntN(len(h.shared))].ID()
+			stream = h.shared[rng.IntN(len(h.shared))]
 		}
 		h.allocate(rng, stream)
 		if rng.IntN(3) == 0 {

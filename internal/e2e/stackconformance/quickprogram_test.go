@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -92,9 +93,9 @@ func (p *player) stream() core.StreamID {
 	switch n := p.rng.IntN(40); {
 	case n == 0 && len(p.gone) > 0:
 		return p.gone[p.rng.IntN(len(p.gone))]
-	case n == 1:
+	case n < 6:
 		return core.DefaultStream
-	case n == 2:
+	case n == 6:
 		return 1 << 40
 	}
 	return p.leases[p.rng.IntN(len(p.leases))].ID()
@@ -293,6 +294,10 @@ func (p *player) capture() {
 		return
 	}
 	p.inside = true
+	if !p.lags { // as if a stream captured that synchronises with the default stream
+		p.faults.FailEvery(drivertest.StreamCapturing, driver.CaptureImplicit)
+		defer p.faults.Clear()
+	}
 	graph, err := p.leases[p.rng.IntN(len(p.leases))].Capture(context.Background(), "graph", nil, func(driver.Stream) error {
 		for range p.rng.IntN(6) {
 			if p.rng.IntN(2) == 0 {

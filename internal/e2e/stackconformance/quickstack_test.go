@@ -7,6 +7,8 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
@@ -28,6 +30,7 @@ type whole struct {
 	budget *budget.Resource
 	guard  *debugguard.Resource
 	calls  *telemetry.Resource
+	faults *drivertest.Faults
 }
 
 // setup says how a stack is built.
@@ -44,7 +47,8 @@ func openWhole(t *testing.T, how setup) *whole {
 	t.Helper()
 	s := &whole{ring: logging.NewRing(1 << 12)}
 	s.Stack = teststack.Open(t, teststack.Config{Sim: sim.Config{Bytes: 256 << 20, Schedule: how.schedule}, Streams: 16, Pool: &cuda.PoolConfig{},
-		Async: cuda.AsyncConfig{ReapInterval: -1}})
+		Async: cuda.AsyncConfig{ReapInterval: -1},
+		Wrap:  func(d driver.Driver) driver.Driver { s.faults = drivertest.NewFaults(d); return s.faults }})
 	if how.fills {
 		ops, err := cuda.NewDeviceOps(s.Driver, s.Streams, guardkernels.Image())
 		must.Do(t, err)

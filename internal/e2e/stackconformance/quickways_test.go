@@ -36,17 +36,18 @@ func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			var gate *pathtest.Gate
 			s := openWhole(t, setup{guard: guard, between: map[int]core.Layer{0: pathtest.Put(&gate, 0, 0)}})
-			stream := s.Lease(t, "churn").ID()
-			churn(t, s.Runtime, stream, 1000)
-			before := [2]uint64{gate.Prepared.Allocations.Load(), gate.Prepared.Frees.Load()}
-			quickly := gate.AtOnce.Allocations.Load()
-			churn(t, s.Runtime, stream, pairs)
-			allocations, frees := gate.Prepared.Allocations.Load()-before[0], gate.Prepared.Frees.Load()-before[1]
-			if most := uint64(pairs * 2 / 1000); allocations > most || frees > most {
-				t.Errorf("of %d pairs, %d allocations and %d frees were prepared, at most %d may", pairs, allocations, frees, most)
-			}
-			if got := gate.AtOnce.Allocations.Load() - quickly + allocations; got != uint64(pairs) {
-				t.Errorf("%d allocations reached the backend, %d were made", got, pairs)
+			for name, stream := range map[string]core.StreamID{"leased": s.Lease(t, "churn").ID(), "default": core.DefaultStream} {
+				churn(t, s.Runtime, stream, 1000)
+				before := [2]uint64{gate.Prepared.Allocations.Load(), gate.Prepared.Frees.Load()}
+				quickly := gate.AtOnce.Allocations.Load()
+				churn(t, s.Runtime, stream, pairs)
+				allocations, frees := gate.Prepared.Allocations.Load()-before[0], gate.Prepared.Frees.Load()-before[1]
+				if most := uint64(pairs * 2 / 1000); allocations > most || frees > most {
+					t.Errorf("%s stream: of %d pairs, %d allocations and %d frees were prepared, at most %d may", name, pairs, allocations, frees, most)
+				}
+				if got := gate.AtOnce.Allocations.Load() - quickly + allocations; got != uint64(pairs) {
+					t.Errorf("%s stream: %d allocations reached the backend, %d were made", name, got, pairs)
+				}
 			}
 		})
 	}
