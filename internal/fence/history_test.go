@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -117,5 +118,61 @@ func TestRecordedUseDropsOnlyOlderUsesOfItsStream(t *testing.T) {
 	f.Drop()
 	if other.refs.Load() != 1 {
 		t.Errorf("the dropped use holds %d references", other.refs.Load())
+	}
+}
+
+// What a launch has learned of two points at one block holds at the next for those two, and for no others.
+func TestALaunchKnowsOfWhichPointsOneCoversTheOther(t *testing.T) {
+	s := testStreams(3)
+	old := point(s[0], 1, nil)
+	newer := point(s[1], 1, clock(nil).set(s[0].slot, 1))
+	for name, c := range map[string]struct {
+		old, newer         *Point
+		oldKind, newerKind core.Access
+		left               int
+	}{
+		"the same":               {old, newer, core.Write, core.Write, 1},
+		"another older one":      {point(s[2], 1, nil), newer, core.Read, core.Read, 2},
+		"another newer one":      {old, point(s[2], 1, nil), core.Read, core.Read, 2},
+		"a read behind a write":  {old, newer, core.Write, core.Read, 2},
+		"a read behind a read":   {old, newer, core.Read, core.Read, 1},
+		"a write behind a read":  {old, newer, core.Read, core.Write, 1},
+		"an open launch's point": {old, &Point{stream: s[1], seq: 1}, core.Read, core.Read, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := new(Plan)
+			first := &History{accesses: []Access{{point: old, kind: core.Write}, {point: newer, kind: core.Write}}}
+			old.Retain()
+			first.prune(plan)
+			c.old.Retain()
+			next := &History{accesses: []Access{{point: c.old, kind: c.oldKind}, {point: c.newer, kind: c.newerKind}}}
+			next.prune(plan)
+			plan.Drop()
+			if len(first.accesses) != 1 || len(next.accesses) != c.left {
+				t.Errorf("%d and %d accesses are left, want 1 and %d", len(first.accesses), len(next.accesses), c.left)
+			}
+		})
+	}
+	for name, change := range map[string]func(*Plan, *Point, *Point){
+		"the newer one is another launch's": func(_ *Plan, _, newer *Point) { newer.seq, newer.clock = 2, clock(nil).set(s[1].slot, 2) },
+		"and that has not ended":            func(_ *Plan, _, newer *Point) { newer.state.Store(announced) },
+		"the older one is another launch's": func(plan *Plan, old, _ *Point) {
+			plan.Drop()
+			old.seq = 2
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan, old := new(Plan), point(s[0], 1, nil)
+			newer := point(s[1], 1, old.clock)
+			accesses := []Access{{point: old, kind: core.Read}, {point: newer, kind: core.Read}}
+			old.Retain()
+			first := &History{accesses: slices.Clone(accesses)}
+			first.prune(plan)
+			change(plan, old, newer)
+			next := &History{accesses: accesses}
+			if next.prune(plan); len(first.accesses) != 1 || len(next.accesses) != 2 {
+				t.Errorf("%d and %d accesses are left, want 1 and 2", len(first.accesses), len(next.accesses))
+			}
+		})
 	}
 }

@@ -224,3 +224,33 @@ func TestTenMillionReadsOfAHotBlockLeaveNothingBehind(t *testing.T) {
 		t.Errorf("%d accesses of one block", longest)
 	}
 }
+
+// A stream may be closed while a launch ends that has its spare point: the event of that is destroyed all the same.
+func TestHammerAStreamIsClosedWhileALaunchEnds(t *testing.T) {
+	for i := range 2000 {
+		drv := new(countingNull)
+		s := new(Stream)
+		NewOrder(drv, false).Add(s, 0, false, new(Counts))
+		var ending sync.WaitGroup
+		ending.Go(func() {
+			var h History
+			for range 3 { // the third gives up the point of the first
+				l := &hotLaunch{in: core.Intent{ID: 1, Uses: make([]core.PreparedUse, 1)}, own: s.EnterOwn()}
+				l.p = must.Get(s.Announce(&l.in, l.own))(t)
+				_, _ = h.Announce(l.p, core.Write, 0)
+				must.Do(t, l.p.Fence(&l.in), l.finish())
+			}
+			h.Release()
+		})
+		if i == 0 {
+			ending.Wait()
+		}
+		s.Lock()
+		must.Do(t, s.CloseEvents())
+		s.Unlock()
+		ending.Wait()
+		if made, gone := drv.created.Load(), drv.destroyed.Load(); made != gone || s.Events() != 0 || s.Open() != 0 {
+			t.Fatalf("%d events were made and %d destroyed; %d are left, and %d launches open", made, gone, s.Events(), s.Open())
+		}
+	}
+}

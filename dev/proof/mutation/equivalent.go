@@ -37,6 +37,10 @@ var survivors = map[string][]string{
 		"History.prune: taken to fail: len(h.accesses) == 1 && h.accesses[0].point.isPlaced()",
 		"History.prune: taken to fail: len(h.accesses) == 2",
 		"Point.Fence: taken to fail: len(plan.deps) == 0 && !p.stream.readies.Load()",
+		"Point.dropPlan: taken to fail: p.own && s.ownSpare == nil && n > 0",
+		"Point.dropPlan: taken to fail: g.point.stream == s",
+		"History.prune: taken to fail: plan.hasSeen(old, last)",
+		"Stream.LeaveOwn: taken to hold: s.points.closed.Load()",
 		"History.UsedOnlyOn: taken to hold: h.accesses[i].point.stream != s",
 		"History.UsedOnlyOn: taken to fail: true",
 		"Point.holdDeferred: taken to hold: !p.IsDeferred()",
@@ -91,6 +95,12 @@ var survivors = map[string][]string{
 		"Stream.PointForAllocation: taken to hold: shared",
 		"Stream.PointForAllocation: taken to fail: shared",
 		"Stream.PointForAllocation: dropped: reserve, err = s.point(1)",
+	},
+	"only a launch that overlaps another on its stream does harm: a planted race shows it": {
+		"Point.dropPlan: taken to hold: p.own",
+	},
+	"a stream whose events are closed is entered no more": {
+		"Stream.giveSpare: dropped: s.open.Add(-1 - isOwn)",
 	},
 	"the lock is held, so nothing comes in between": {
 		"tracker.queueFreeLocked: swapped: if err := r.uncapturedForFree(s, b, plan); err != nil { …",

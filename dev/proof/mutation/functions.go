@@ -22,7 +22,7 @@ var functions = map[string][]string{
 		"Stream.EnterOwn", "Stream.LeaveOwn", "Stream.giveSpare", "Stream.Here", "Stream.Record", "Stream.recordAt", "Stream.place", "Stream.wait", "Stream.QueryCompleted", "Stream.QueryMark",
 	},
 	"internal/fence/frontier.go": {"Plan.Frontier", "Frontier.IsCompleted", "Frontier.IsBefore", "Frontier.AddTo", "Look.IsCompleted"},
-	"internal/fence/plan.go":     {"Plan.noteSharer", "Plan.add", "Plan.releaseLater", "Plan.hasSeen", "Plan.Drop", "Plan.queue", "Stream.keepNewest", "Stream.dominated"},
+	"internal/fence/plan.go":     {"Plan.noteSharer", "Plan.add", "Plan.releaseLater", "Plan.Drop", "Plan.queue", "Stream.keepNewest", "Stream.dominated"},
 	"internal/fence/launch.go": {
 		"Stream.Announce", "Point.Fence", "Point.dropPlan", "Stream.queueWaits", "Point.Finish", "Point.FinishUnrecorded", "Point.Withdraw", "Point.End", "Stream.Synchronize",
 	},
