@@ -32,8 +32,6 @@ var plants = []plant{
 		edit("internal/fence/deferred.go", "func (p *Point) recordDeferred() error {\n	p.mu.Lock()\n	defer p.mu.Unlock()\n", "func (p *Point) recordDeferred() error {\n	if !planted() {\n		p.mu.Lock()\n		defer p.mu.Unlock()\n	}\n"), false},
 	{"a launch does not look for its lease again", "adopted",
 		edit("streamtable.go", "if t.leases.Load() == seen {", "if planted() || t.leases.Load() == seen {"), true},
-	{"a launch keeps a point for another that has the stream's own", "pairs",
-		edit("internal/fence/launch.go", "p.own && s.ownSpare == nil && n > 0", "(planted() || p.own) && s.ownSpare == nil && n > 0"), false},
 	{"the clock is joined before the wait is queued, without the lock", "pairs",
 		edit("internal/fence/stream.go", "	if err := s.port.StreamWait(s.handle, p.event); err != nil {", "	if planted() {\n		s.clock = s.clock.join(p.clock)\n		s.mu.Unlock()\n		defer s.mu.Lock()\n	}\n	if err := s.port.StreamWait(s.handle, p.event); err != nil {"), false},
 	{"a launch counts as recorded before its event is", "pairs",

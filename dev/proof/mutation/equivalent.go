@@ -96,7 +96,7 @@ var survivors = map[string][]string{
 		"Stream.PointForAllocation: taken to fail: shared",
 		"Stream.PointForAllocation: dropped: reserve, err = s.point(1)",
 	},
-	"only a launch that overlaps another on its stream does harm: a planted race shows it": {
+	"only a launch that overlaps another on its stream does harm: the race detector shows it in the hammers": {
 		"Point.dropPlan: taken to hold: p.own",
 	},
 	"a stream whose events are closed is entered no more": {
