@@ -215,7 +215,7 @@ func (r *rewriter) isLeft(s ast.Stmt) bool {
 
 // left are the statistics, what an oracle of tests is told, captures, other devices, and blocks that
 // a failure has poisoned.
-var left = regexp.MustCompile(`\b(counts|Counts\(\)|calls|books|Fails|count|freeAttempts|name|oracle|onPeer|backlog\w*|poison\w*|fenced|[cC]rossStream|needed|flights|Waits|Elided|ended)\b|bytes\.note|\.Note\(|Captur|ErrStreamMisuse|AsksDriver|waited\(`)
+var left = regexp.MustCompile(`\b(counts|Counts\(\)|calls|books|Fails|count|freeAttempts|name|oracle|onPeer|backlog\w*|poison\w*|fenced|[cC]rossStream|needed|flights|Waits|Elided|ended)\b|bytes\.(note|apart)\b|\.Note\(|Captur|ErrStreamMisuse|AsksDriver|waited\(`)
 
 // statement changes one statement.
 func (r *rewriter) statement(s ast.Stmt) []ast.Stmt {
