@@ -42,6 +42,7 @@ var survivors = map[string][]string{
 		"History.prune: taken to fail: plan.hasSeen(old, last)",
 		"Stream.LeaveOwn: taken to hold: s.points.closed.Load()",
 		"Stream.Announce: taken to fail: own",
+		"Stream.Announce: dropped: p.own = own",
 		"Stream.Announce: dropped: p, s.ownSpare = s.ownSpare, nil",
 		"History.prune: taken to fail: old.point.isPlaced() && last.covers(old)",
 		"History.prune: dropped: plan.older, plan.newer, plan.newerSeq = old.point, last.point, last.point.seq",
@@ -109,7 +110,6 @@ var survivors = map[string][]string{
 	"only a launch that overlaps another on its stream does harm: the race detector shows it in the hammers": {
 		"Point.dropPlan: taken to hold: p.own",
 		"Stream.Announce: taken to hold: own",
-		"Stream.Announce: dropped: p.own = own",
 	},
 	"a test of package fence shows it": {
 		"Stream.Announce: dropped: p = s.points.take()",
