@@ -37,7 +37,7 @@ var plants = []plant{
 	{"a launch counts as recorded before its event is", "pairs",
 		edit("internal/fence/launch.go", "	s := p.stream\n	s.mu.Lock()\n", "	s := p.stream\n	if planted() {\n		p.state.CompareAndSwap(announced, recorded)\n	}\n	s.mu.Lock()\n"), false},
 	{"a launch that has ended is made to hold back a free", "pairs",
-		edit("internal/fence/point.go", "func (p *Point) watch() bool {\n", "func (p *Point) watch() bool {\n	if planted() {\n		p.state.Store(watched)\n		return true\n	}\n"), false},
+		edit("internal/fence/point.go", "func (p *Point) watch() bool {\n", "func (p *Point) watch() bool {\n	if planted() {\n		if p.state.Load() != watched {\n			p.Retain()\n		}\n		p.state.Store(watched)\n		return true\n	}\n"), false},
 	{"the last event of a stream is taken although it was given back", "adopted",
 		edit("internal/fence/giveup.go", "for final != nil && !final.tryRetain() {", "if planted() && final != nil {\n		final.Retain()\n	}\n	for !planted() && final != nil && !final.tryRetain() {"), true},
 	{"a block is not compared again with the generation that led to it", "recycling",
