@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/pages"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
@@ -219,6 +220,31 @@ func TestThePoolGrowsAtOnceForAllThatWait(t *testing.T) {
 	}
 	if waiting := b.arenas.ahead.waiting.Load(); waiting != 0 {
 		t.Errorf("%d pages are waited for at the end", waiting)
+	}
+}
+
+// A stream that finds its page taken by another looks for one more, also in the same arena.
+func TestAStreamLooksAgainForAPageThatAnotherTook(t *testing.T) {
+	b := newAheadBench(t, 0)
+	owner := b.lease()
+	b.free(b.allocate(owner, 2*sim.Granule))
+	m, late, early := b.arenas, b.lease().stream, b.lease().stream
+	late.arena, early.arena = m.open(late), m.open(early)
+	m.moving.RLock()
+	defer m.moving.RUnlock()
+	looks := 0
+	_, found, err := m.takeRow(late, sim.Granule, false, true, func(pages.Row) error {
+		if looks++; looks > 1 {
+			return nil
+		}
+		_, _, err := m.join(early, sim.Granule, false)
+		if _, taken := early.arena.take(sim.Granule); !taken {
+			t.Error("the other stream has found no page")
+		}
+		return err
+	})
+	if must.Do(t, err); !found || looks != 2 || !late.arena.hasRoom(sim.Granule) {
+		t.Errorf("a page was found in %d looks: %v", looks, found)
 	}
 }
 

@@ -393,14 +393,12 @@ func (l *launch) isOwn() bool { return l == &l.on.launch }
 func (l *launch) leave() {
 	l.Close()
 	l.point, l.watch, l.blocks = nil, nil, l.blocks[:0]
-	if l.isOwn() {
-		l.on.LeaveOwn()
-		return
+	s, own := l.on, l.isOwn()
+	if !own {
+		l.on = nil
+		launches.Put(l)
 	}
-	s := l.on
-	l.on = nil
-	launches.Put(l)
-	s.Leave()
+	s.LeaveOwn(own)
 }
 
 // launchOf is the launch of an intent that a ticket has ended: of a resource that gave it, so its handle is of this package.

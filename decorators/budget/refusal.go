@@ -42,13 +42,7 @@ func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError
 	if c, ok := short.account.(*claim); ok {
 		e.Claim, e.Reserved = c.id, c.bytes
 	}
-	held := r.charges()
-	for h, s := range held {
-		if h.state == asked {
-			delete(held, h)
-			held.add(h.tag, core.Live, s)
-		}
-	}
+	held := r.holdings(true)
 	r.claims.addTo(held)
 	holders := held.list()
 	for _, h := range holders {

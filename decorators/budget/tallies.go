@@ -2,7 +2,6 @@ package budget
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -67,11 +66,7 @@ func (r *Resource) RenewTags() {
 // stream's books for a few tags at a time and makes no device call, so it can
 // be read for metrics; each tag's bytes on a stream are of one instant, all
 // together are not.
-func (r *Resource) Holders() []core.Holder {
-	held := r.charges()
-	maps.DeleteFunc(held, func(h holding, _ sum) bool { return h.state == asked })
-	return held.list()
-}
+func (r *Resource) Holders() []core.Holder { return r.holdings(false).list() }
 
 // holdings is what tags hold, by state.
 type holdings map[holding]sum
@@ -100,13 +95,17 @@ func (h holdings) list() []core.Holder {
 	return holders
 }
 
-// charges is what is charged for blocks, and for those that are asked for.
-func (r *Resource) charges() holdings {
+// holdings is what is in blocks; and in those that are asked for, as if they were live, if charged is set.
+func (r *Resource) holdings(charged bool) holdings {
 	held := holdings{}
 	for _, l := range r.streams.list() {
 		for _, t := range l.snapshot() {
 			for state, s := range t.in {
-				held.add(t.tag, core.BlockState(state), s)
+				if core.BlockState(state) != asked {
+					held.add(t.tag, core.BlockState(state), s)
+				} else if charged {
+					held.add(t.tag, core.Live, s)
+				}
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	in := t.Intent()
 	o := r.launchOf(in)
 	if o == nil {
-		if !r.announceAll(in, !own) { // freed since the upstream looked
+		if !r.announceAll(in, !own || len(in.Uses) > 0) { // freed since the upstream looked
 			_ = r.AbortUse(ctx, t)
 			return core.Ticket{}, cmp.Or(r.unusable(&req), path.ErrDeclined)
 		}
@@ -120,7 +120,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 
 // Finish is FinishUse of a launch of which the backend tells.
 func (w *watching) Finish(in *core.Intent) path.Finishing {
-	if o := w.r.launchOf(in); o != nil && !o.claims {
+	if o := w.r.launchOf(in); o != nil {
 		if f := w.r.finish(o); f != nil {
 			return f
 		}

@@ -47,14 +47,6 @@ type engineLaunch struct {
 	own    bool // has what the stream has for one launch at a time
 }
 
-func (l *engineLaunch) leave(s *fence.Stream) {
-	if l.own {
-		s.LeaveOwn()
-	} else {
-		s.Leave()
-	}
-}
-
 // NewEngineRunner returns a runner with so many streams. It must be closed.
 func NewEngineRunner(streams int) *EngineRunner {
 	r := &EngineRunner{planner: NewPlanner(streams), device: device.New()}
@@ -210,7 +202,7 @@ func (r *EngineRunner) prepare(o program.Op, s Step, must *Outcome) error {
 	if !let {
 		l.point.Withdraw()
 		l.point.End()
-		l.leave(r.streams[o.Stream])
+		r.streams[o.Stream].LeaveOwn(l.own)
 		return nil
 	}
 	if err := l.point.Fence(&l.intent); err != nil {
@@ -257,7 +249,7 @@ func (r *EngineRunner) end(o program.Op, s Step) error {
 		}
 	}
 	watched := l.point.End()
-	l.leave(r.streams[o.Stream])
+	r.streams[o.Stream].LeaveOwn(l.own)
 	for at := range o.Uses().All() {
 		b := &r.blocks[at]
 		if !b.waits {

@@ -98,11 +98,7 @@ func (h *hotBlock) announce(s *Stream) (*hotLaunch, error) {
 func (l *hotLaunch) finish() error {
 	s, err := l.p.stream, l.p.Finish(&l.in)
 	l.p.End()
-	if l.own {
-		s.LeaveOwn()
-	} else {
-		s.Leave()
-	}
+	s.LeaveOwn(l.own)
 	return err
 }
 

@@ -127,7 +127,7 @@ func (s *Stream) Leave() { s.open.Add(-1) }
 const isOwn = 1 << 32
 
 // EnterOwn is Enter for a launch. It reports whether the caller has what the stream has for one launch at a time, until
-// [Stream.LeaveOwn]; the others [Stream.Leave].
+// [Stream.LeaveOwn], which is told so.
 func (s *Stream) EnterOwn() bool {
 	n := s.open.Load()
 	own := n < isOwn
@@ -141,7 +141,11 @@ func (s *Stream) EnterOwn() bool {
 }
 
 // LeaveOwn ends what EnterOwn began.
-func (s *Stream) LeaveOwn() {
+func (s *Stream) LeaveOwn(own bool) {
+	if !own {
+		s.Leave()
+		return
+	}
 	s.open.Add(-1 - isOwn)
 	if s.points.closed.Load() { // perhaps while the caller had the spare point
 		s.giveSpare()

@@ -11,8 +11,13 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/decorators/budget"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
 // TestTheBooksAreTheDevicesWhateverFails is the whole of it: every kind of
@@ -293,4 +298,43 @@ func (s *scene) close(fatal bool) {
 		s.Errorf("closing: %v; left over %+v; the device holds %+v", err, left, s.device.Books())
 	}
 	s.must(s.device.Close())
+}
+
+// growing is a driver that tells when memory is made.
+type growing struct {
+	driver.Driver
+	tell func()
+}
+
+func (g *growing) Unwrap() driver.Driver { return g.Driver }
+
+func (g *growing) MemCreate(bytes uint64) (driver.MemHandle, error) {
+	g.tell()
+	return g.Driver.MemCreate(bytes)
+}
+
+// A block is live once the pool has it, also if it was charged before the pool began to grow for it.
+func TestABlockIsLiveOnceThePoolHasIt(t *testing.T) {
+	drv := &growing{tell: func() {}}
+	var books *budget.Resource
+	s := teststack.Open(t, teststack.Config{Sim: sim.Config{Bytes: 256 << 20}, Pool: &cuda.PoolConfig{}, Async: cuda.AsyncConfig{ReapInterval: -1},
+		Wrap: func(d driver.Driver) driver.Driver { drv.Driver = d; return drv },
+		Layers: []core.Layer{func(up core.Resource) (_ core.Resource, err error) {
+			books, err = budget.New(up, budget.Config{Limit: limit})
+			return books, err
+		}}})
+	on := s.Lease(t, "grows").ID()
+	churn(t, s.Runtime, on, 1)
+	grown := false
+	drv.tell = func() {
+		grown = true
+		if held := books.Holders(); len(held) != 0 {
+			t.Errorf("while the pool grows %v", held)
+		}
+	}
+	b := must.Get(s.Runtime.Allocate(t.Context(), core.Request{Bytes: limit, Stream: on, Tag: "large"}))(t)
+	if held := books.Holders(); !grown || len(held) != 1 || held[0] != (core.Holder{Tag: "large", State: core.Live, Bytes: limit, Blocks: 1}) {
+		t.Errorf("behind it %v", held)
+	}
+	must.Get(s.Runtime.Deallocate(t.Context(), b.ID))(t)
 }

@@ -1,6 +1,7 @@
 package stackconformance_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -66,4 +67,28 @@ func TestTheGuardKnowsTheLaunchesOfABlockWhereverItHearsOfThem(t *testing.T) {
 
 func ledger(up core.Resource) (core.Resource, error) {
 	return debugguard.New(up, debugguard.Config{Mode: debugguard.Ledger})
+}
+
+// A guard below another claims the tickets of launches that the upper one watches, and hears of the others from the
+// backend: each launch ends once, and a free that waits for one goes on then.
+func TestAGuardBelowAnotherEndsALaunchOnce(t *testing.T) {
+	var upper *debugguard.Resource
+	s := openWhole(t, setup{guard: debugguard.Config{Mode: debugguard.Hunt}, fills: true, between: map[int]core.Layer{3: func(up core.Resource) (_ core.Resource, err error) {
+		upper, err = debugguard.New(up, debugguard.Config{Mode: debugguard.Off})
+		return upper, err
+	}}})
+	ctx, on := t.Context(), s.Lease(t, "guarded").ID()
+	block := must.Get(s.Runtime.Allocate(ctx, core.Request{Bytes: 64, Stream: on}))(t)
+	uses := []core.Use{{Block: block.ID, Access: core.Write}}
+	nothing := func(context.Context) error { return nil }
+	must.Do(t, upper.SetMode(ctx, debugguard.Ledger), s.Runtime.Launch(ctx, on, uses, nothing),
+		upper.SetMode(ctx, debugguard.Off), s.Runtime.Launch(ctx, on, uses, nothing))
+	ticket := must.Get(s.Runtime.PrepareUse(ctx, core.UseRequest{Stream: on, Uses: uses}))(t)
+	must.Get(s.Runtime.Deallocate(ctx, block.ID))(t)
+	before := s.guard.GuardStats().Quarantine.Blocks
+	must.Do(t, s.Runtime.FinishUse(ctx, ticket))
+	if after := s.guard.GuardStats().Quarantine.Blocks; before != 0 || after != 1 {
+		t.Errorf("%d blocks are in quarantine while the last launch is open, and %d behind it", before, after)
+	}
+	must.Do(t, s.guard.SetMode(ctx, debugguard.Off), s.Runtime.Drain(ctx))
 }
