@@ -158,8 +158,12 @@ func (r *Runtime) openStreams(cfg Config) (err error) {
 			r.core.ReportSticky(op, err)
 		}
 	}
-	steps := telemetry.Steps(telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel}, r.driver.Ordinal())
-	if r.streams, err = cuda.NewStreamPool(r.driver, cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder, OnSticky: lost, BeginStep: steps}); err != nil {
+	traced := telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel}
+	streams := cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder, OnSticky: lost, BeginStep: telemetry.Steps(traced, r.driver.Ordinal())}
+	if r.deviceSpans = telemetry.NewDeviceSpans(traced, r.driver.Ordinal()); r.deviceSpans != nil {
+		streams.DeviceWork = r.deviceSpans
+	}
+	if r.streams, err = cuda.NewStreamPool(r.driver, streams); err != nil {
 		return err
 	}
 	r.onClose(r.streams.Close)

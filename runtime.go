@@ -58,14 +58,16 @@ type Runtime struct {
 	device  DeviceChoice
 	gpu     bool
 	streams *cuda.StreamPool
-	memory  *cuda.MemoryManager
-	pool    pooled // nil if the backend has none
-	ops     deviceops.Device
-	backend backend
-	watch   *metrics.MemoryWatch
-	tags    *metrics.TagSeries
-	ring    *logging.Ring
-	log     *logging.Resource
+	// deviceSpans is nil if nothing is traced.
+	deviceSpans *telemetry.DeviceSpans
+	memory      *cuda.MemoryManager
+	pool        pooled // nil if the backend has none
+	ops         deviceops.Device
+	backend     backend
+	watch       *metrics.MemoryWatch
+	tags        *metrics.TagSeries
+	ring        *logging.Ring
+	log         *logging.Resource
 	// logsReleases: the log says when the device has passed a free.
 	logsReleases bool
 	budget       *budget.Resource
@@ -235,6 +237,9 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		Info:    metrics.DeviceInfo{UUID: r.device.UUID, PCIBusID: r.device.PCIBusID, Host: hostName(), Name: r.device.Name, Kind: string(r.device.Kind)},
 		Build:   metrics.BuildInfo{Version: version.Fencepost(), Stack: r.String(), DeviceKind: string(r.device.Kind), DeviceName: r.device.Name},
 		Started: r.opened,
+	}
+	if r.deviceSpans != nil {
+		source.DeviceTimesLost = r.deviceSpans.Losses
 	}
 	if r.incidents != nil {
 		source.Incidents, source.Dumps = r.incidents.Stats, r.dumps.Stats

@@ -83,8 +83,11 @@ type Waited struct {
 	// alloc span if one was recorded.
 	Stream StreamID
 	Span   SpanRef
-	// For names that work; zero if the resource does not say.
-	For WaitRef
+	// For names that work; zero if the resource does not say. Launch is the name of the launch waited for,
+	// if it was one, and Access what that did with the block.
+	For    WaitRef
+	Launch string
+	Access Access
 }
 
 // Intent is an announced launch between PrepareUse and its end. Intents are

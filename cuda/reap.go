@@ -249,7 +249,7 @@ func (r *tracker) ReapPending(context.Context) error {
 		first = cmp.Or(first, r.reapStream(s))
 		first = cmp.Or(first, r.streams.forget(s))
 	}
-	first = cmp.Or(first, r.reapMapper())
+	first = cmp.Or(first, r.times.collect(), r.reapMapper())
 	return cmp.Or(first, r.reapMemory())
 }
 
@@ -379,5 +379,5 @@ func (r *tracker) hasPending() bool {
 			return true
 		}
 	}
-	return r.backlog.n.Load() > 0 || r.mapper.Leftover() || r.memory.due()
+	return r.backlog.n.Load() > 0 || r.times.outstandingAny() || r.mapper.Leftover() || r.memory.due()
 }

@@ -40,7 +40,9 @@ type StreamPool struct {
 	onSticky func(op string, err error)
 	// beginStep does not change; it may be nil.
 	beginStep func(context.Context, oplog.Step) func(error)
-	_         [64]byte // every launch reads what is above
+	// deviceWork does not change; it may be nil.
+	deviceWork oplog.DeviceWorkSink
+	_          [64]byte // every launch reads what is above
 
 	waiting, refused atomic.Int64
 	// hasResource: a tracker keeps its books on the streams.
@@ -88,6 +90,10 @@ type StreamPoolConfig struct {
 	// failed; nil if the trace is not sampled. It must not block and must be safe for
 	// concurrent use.
 	BeginStep func(ctx context.Context, s oplog.Step) (end func(err error))
+	// DeviceWork, if not nil, is told when the device did the launches of sampled traces, by a reap
+	// that sees them done; see telemetry.DeviceSpans. Such a launch takes the host and the device some microseconds
+	// longer, any other nothing.
+	DeviceWork oplog.DeviceWorkSink
 }
 
 // NewStreamPool returns a pool over drv. No stream is made yet.
@@ -101,7 +107,7 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 	if cfg.Max == 0 {
 		cfg.Max = DefaultMaxStreams
 	}
-	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky, beginStep: cfg.BeginStep,
+	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky, beginStep: cfg.BeginStep, deviceWork: cfg.DeviceWork,
 		leased: map[core.StreamID]*Lease{}, adoptedHandles: map[driver.Stream]bool{}}
 	p.open, p.shut = context.WithCancel(context.Background())
 	pool, err := puddle.NewPool(&puddle.Config[*stream]{

@@ -395,6 +395,8 @@ type stream struct {
 	stuck    atomic.Bool
 	// launch is of the one that has what the stream has for one launch at a time.
 	launch launch
+	// timesSeen is the last look at timed launches that found one of the stream's not done; who looks guards it.
+	timesSeen uint64
 	// lease is the last id that the stream was leased under, 0 if none was.
 	lease atomic.Uint64
 	_     [64]byte

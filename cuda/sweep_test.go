@@ -25,6 +25,7 @@ type sweep struct {
 	rt      *core.Runtime
 	memory  *cuda.MemoryManager
 	kernel  *cuda.Kernel
+	did     deviceWork
 	undo    []func() error
 }
 
@@ -43,7 +44,7 @@ func (x *sweep) unwind() error {
 
 // open builds the stack over the failing driver.
 func (x *sweep) open() (err error) {
-	if x.streams, err = cuda.NewStreamPool(x.faults, cuda.StreamPoolConfig{Max: 4}); err != nil {
+	if x.streams, err = cuda.NewStreamPool(x.faults, cuda.StreamPoolConfig{Max: 4, DeviceWork: &x.did}); err != nil {
 		return err
 	}
 	x.later(func() error { return x.streams.Close(ctx) })

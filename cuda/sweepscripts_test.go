@@ -21,6 +21,7 @@ var sweepScripts = []struct {
 }{
 	{"allocations and frees", sweepAllocations},
 	{"launches over streams", sweepLaunches},
+	{"launches that are timed", sweepTimed},
 	{"recorder and recorded uses", sweepRecorder},
 	{"copies, slices and columns", sweepCopies},
 	{"adopted streams", sweepAdopted},
@@ -70,6 +71,32 @@ func sweepLaunches(x *sweep) error {
 		x.launch(s[0], writes(a)), x.launch(s[1], writes(b)),
 		x.launch(s[1], reads(a), readWrites(b)), x.launch(s[2], reads(a, b)),
 		x.launch(s[0], readWrites(a), reads(b)), x.free(b), x.launch(s[2], readWrites(a)))
+}
+
+// sweepTimed times launches. No failure of what times a launch is one of the launch, so it fails at the end for the call that failed
+// there.
+func sweepTimed(x *sweep) error {
+	s, err := x.leases(2)
+	if err != nil {
+		return err
+	}
+	b, err := x.alloc(s[0])
+	if err != nil {
+		return err
+	}
+	for i := range 4 {
+		t, err := x.rt.Resource().PrepareUse(ctx, sampled(core.UseRequest{Stream: s[i%2].ID(), Launch: "timed", Uses: []core.Use{{Block: b.ID, Access: core.ReadWrite}}}))
+		if err != nil {
+			return err
+		}
+		if err := x.rt.Resource().FinishUse(ctx, t); err != nil {
+			return err
+		}
+	}
+	if err := x.rt.Drain(ctx); err != nil {
+		return err
+	}
+	return x.rt.ReapPending(ctx)
 }
 
 func sweepRecorder(x *sweep) error {

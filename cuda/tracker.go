@@ -45,6 +45,9 @@ type tracker struct {
 	// oracle is told what launches declare, if the device has one.
 	oracle driver.Oracle
 
+	// times are nil if nobody asks for them.
+	times *deviceTimes
+
 	// windows are the peaks of windows of time.
 	windows   *books.Windows
 	listeners listeners.List
@@ -64,6 +67,7 @@ func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, stre
 	r.owner, r.name, r.streams, r.memory, r.atOnce = owner, name, streams, m, m.giveAtOnce()
 	r.path = path.New(owner, serving{tracker: r}, r)
 	r.oracle = driver.OracleOf(drv)
+	r.times = newDeviceTimes(drv, streams.deviceWork)
 	r.windows = books.NewWindows(&streams.table.group, time.Now())
 	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses, isolatedRanges)
 	r.reaperStop, r.reaperDone, r.closing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
@@ -295,6 +299,9 @@ func (r *tracker) Close(ctx context.Context) error {
 	err := r.Drain(ctx)
 	if err != nil && (ctx.Err() == nil || r.waitingForCaptures() > 0) {
 		return err
+	}
+	if timesErr := r.times.close(); timesErr != nil {
+		return cmp.Or(err, timesErr)
 	}
 	if isolatedErr := r.mapper.Close(); isolatedErr != nil {
 		return cmp.Or(err, isolatedErr)

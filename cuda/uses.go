@@ -35,7 +35,7 @@ func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Tic
 		}
 		ended, err := r.announceOnBlocks(l)
 		if err == nil {
-			err = l.point.Fence(&l.Intent)
+			err = l.point.Fence(&l.Intent, r.timed(l, &req))
 		}
 		if err == nil {
 			if r.oracle != nil {
@@ -141,6 +141,18 @@ func (r *tracker) announceOnBlocks(l *launch) (ended <-chan struct{}, err error)
 	return nil, nil
 }
 
+// timed is what notes the launch's times; nil if they are not asked for.
+func (r *tracker) timed(l *launch, req *core.UseRequest) fence.Marks {
+	if !req.Span.Sampled || r.times == nil {
+		return nil
+	}
+	if l.timing = r.times.start(l.on); l.timing == nil {
+		return nil
+	}
+	l.timing.work.Span = req.Span.SpanRef
+	return l.timing
+}
+
 func conflictError(in *core.Intent, u *core.PreparedUse, holder *fence.Access) error {
 	return &core.StreamMisuseError{Op: "PrepareUse", Block: u.Block, Stream: in.Stream,
 		Reason: "another stream's launch is announced on the block and not finished, so there is no event to wait for: finish it first, or use Runtime.Launch, which waits",
@@ -171,6 +183,11 @@ func (r *tracker) finish(l *launch) (err error) {
 	if l.Trace != nil {
 		l.setSpans()
 	}
+	timing := l.timing
+	if timing != nil {
+		l.timing = nil // the backlog has no use for it
+		timing.end()
+	}
 	if len(l.Uses) > 0 {
 		backlogged := false
 		if l.on.AsksDriver() {
@@ -179,6 +196,9 @@ func (r *tracker) finish(l *launch) (err error) {
 			err = r.synchronize(l, err)
 		}
 		if backlogged {
+			if timing != nil {
+				r.times.lose(timing)
+			}
 			return err
 		}
 	}
@@ -186,6 +206,9 @@ func (r *tracker) finish(l *launch) (err error) {
 	var done *reapBatch
 	if l.point.End() {
 		done = r.launchesEnded(l)
+	}
+	if timing != nil {
+		r.times.launched(timing, &l.Intent)
 	}
 	l.leave()
 	if done != nil {
@@ -251,6 +274,10 @@ func (r *tracker) withdraw(ctx context.Context, l *launch) {
 		l.leave()
 		r.releaseCompleted(done)
 	}()
+	if l.timing != nil {
+		r.times.recycle(l.timing)
+		l.timing = nil
+	}
 	if l.watch != nil {
 		l.watch.Withdraw(ctx, &l.Intent)
 	}
@@ -348,7 +375,9 @@ type launch struct {
 	watch path.Watch
 	// blocks are those of its uses that it is announced on.
 	blocks []*block
-	_      [16]byte // launches share no cache line
+	// timing is nil if the launch is not timed.
+	timing *timing
+	_      [8]byte // launches share no cache line
 }
 
 // launches are those of streams whose own is in use.

@@ -18,6 +18,7 @@
 //	gpumem.launch   the caller's span   each launch, from prepare to finish or abort
 //	gpumem.prepare  gpumem.launch       each block of a launch, or one that failed for all
 //	gpumem.finish   gpumem.launch       each block of a finished launch
+//	gpumem.device   gpumem.launch       each launch, on the device, when that has done it
 //	gpumem.copy     gpumem.launch       each copy, while the driver is given it
 //	gpumem.wait     the caller's span   each wait of the host until a stream is done
 //	gpumem.finding  the suspect's span  each finding

@@ -39,6 +39,8 @@ const (
 	SpanLaunch  SpanName = "gpumem.launch"
 	SpanPrepare SpanName = "gpumem.prepare"
 	SpanFinish  SpanName = "gpumem.finish"
+	// SpanDevice covers a launch on the device, from when its last wait was over until its work was done.
+	SpanDevice SpanName = "gpumem.device"
 	// SpanFinding is a memory bug, under the launch that is suspected of it.
 	// It is also the name of the event on the span of a call that was refused
 	// for one.
@@ -119,6 +121,13 @@ const (
 	AttrCopyDirection attribute.Key = "gpumem.copy.direction"
 	AttrCopyBytes     attribute.Key = "gpumem.copy.bytes"
 	AttrWaitFor       attribute.Key = "gpumem.wait.for"
+	// AttrQueued is how long a launch stood on the device's queue behind its own stream, from when the host
+	// queued its waits, AttrHeld how long it was held up by waits for other streams, and AttrHeldBy by
+	// which, in words. AttrClockError is how far the span's times may be from the host's clock.
+	AttrQueued     attribute.Key = "gpumem.device.queued"
+	AttrHeld       attribute.Key = "gpumem.device.held"
+	AttrHeldBy     attribute.Key = "gpumem.device.held_by"
+	AttrClockError attribute.Key = "gpumem.device.clock_error"
 	// AttrTrace is how much of the span's trace was exported: "full", or
 	// "event" where the request is not sampled.
 	AttrTrace attribute.Key = "gpumem.trace"

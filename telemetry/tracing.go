@@ -45,7 +45,7 @@ func (cfg Config) tracing(ordinal int) *tracing {
 		level:  cfg.Level,
 		device: AttrDevice.Int(ordinal),
 
-		launches: targetsOf(SpanLaunch, SpanPrepare, SpanFinish),
+		launches: targetsOf(SpanLaunch, SpanPrepare, SpanFinish, SpanDevice),
 		tags:     targetsOf(SpanAlloc, SpanDealloc, SpanRefusal),
 
 		findings: cfg.Findings,

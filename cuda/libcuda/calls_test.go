@@ -125,6 +125,8 @@ func everyCall(b *bench) []apiCall {
 			made(func() (driver.Graph, error) { return captured(d, b.stream, func() error { return nil }) }, d.GraphDestroy)},
 		{"GraphLaunch", false, []string{"cuGraphLaunch"}, nil, func() error { return d.GraphLaunch(b.graph, b.stream) }},
 		{"EventCreate, EventDestroy", true, []string{"cuEventCreate", "cuEventDestroy_v2"}, nil, made(d.EventCreate, d.EventDestroy)},
+		{"TimingEventCreate", true, []string{"cuEventCreate"}, []string{"cuEventDestroy_v2"}, made(d.TimingEventCreate, d.EventDestroy)},
+		{"EventElapsed", true, []string{"cuEventElapsedTime"}, []string{"cuEventCreate", "cuEventRecord", "cuEventSynchronize", "cuEventDestroy_v2"}, b.elapsed},
 		{"EventRecord", false, []string{"cuEventRecord"}, nil, func() error { return d.EventRecord(b.event, b.stream) }},
 		{"EventQuery", false, []string{"cuEventQuery"}, nil, func() error { return second(d.EventQuery(b.event)) }},
 		{"EventSynchronize", false, []string{"cuEventSynchronize"}, nil, func() error { return d.EventSynchronize(b.event) }},
@@ -165,6 +167,25 @@ func (b *bench) mapOnce() error {
 		err = errors.Join(err, unmapErr)
 	}
 	return errors.Join(err, b.d.MemRelease(h), b.d.MemUnreserve(ptr, mapBytes))
+}
+
+// elapsed asks for the time from a record to itself.
+func (b *bench) elapsed() error {
+	e, err := b.d.TimingEventCreate()
+	if err != nil {
+		return err
+	}
+	if err = b.d.EventRecord(e, b.stream); err == nil {
+		err = b.d.EventSynchronize(e)
+	}
+	if err == nil {
+		err = second(b.d.EventElapsed(e, e))
+	}
+	destroyErr := b.d.EventDestroy(e)
+	if destroyErr != nil {
+		_ = b.d.EventDestroy(e)
+	}
+	return errors.Join(err, destroyErr)
 }
 
 func (b *bench) launch() *driver.Launch {
@@ -240,6 +261,7 @@ func TestArgumentsArriveWholeAndInOrder(t *testing.T) {
 		{"cuGraphExecDestroy", func() { _ = d.GraphDestroy(b) }, []uint64{b}},
 		{"cuStreamGetId", func() { _, _ = d.StreamID(s) }, []uint64{a, chosen}},
 		{"cuEventCreate", func() { h, _ := d.EventCreate(); _ = d.EventDestroy(h) }, []uint64{chosen, 2}},
+		{"cuEventElapsedTime", func() { _, _ = d.EventElapsed(e, e) }, []uint64{chosen, b, b}},
 		{"cuEventDestroy_v2", func() { _ = d.EventDestroy(e) }, []uint64{b}},
 		{"cuEventRecord", func() { _ = d.EventRecord(e, s) }, []uint64{b, a}},
 		{"cuEventQuery", func() { _, _ = d.EventQuery(e) }, []uint64{b}},

@@ -89,6 +89,7 @@ var (
 	cuEventRecord                     = enqueues("cuEventRecord")
 	cuEventQuery                      = calls("cuEventQuery")
 	cuEventSynchronize                = calls("cuEventSynchronize")
+	cuEventElapsedTime                = calls("cuEventElapsedTime")
 	cuModuleLoadDataEx                = calls("cuModuleLoadDataEx")
 	cuModuleUnload                    = calls("cuModuleUnload")
 	cuModuleGetFunction               = calls("cuModuleGetFunction")

@@ -1,6 +1,11 @@
 package libcuda
 
-import "github.com/fencepost-gpu/fencepost/cuda/driver"
+import (
+	"math"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
 
 // streamNonBlocking is CU_STREAM_NON_BLOCKING.
 const streamNonBlocking = 1
@@ -47,6 +52,19 @@ const eventDisableTiming = 2
 func (d *Device) EventCreate() (driver.Event, error) {
 	e, err := d.get(cuEventCreate, inContext, eventDisableTiming)
 	return driver.Event(e), err
+}
+
+// TimingEventCreate makes an event with timing.
+func (d *Device) TimingEventCreate() (driver.Event, error) {
+	e, err := d.get(cuEventCreate, inContext, 0)
+	return driver.Event(e), err
+}
+
+// EventElapsed is how long after the current record of from the device came to that of
+// to. It does not block.
+func (d *Device) EventElapsed(from, to driver.Event) (time.Duration, error) {
+	ms, err := d.get(cuEventElapsedTime, byHandle, uintptr(from), uintptr(to))
+	return time.Duration(math.Round(float64(math.Float32frombits(uint32(ms))) * float64(time.Millisecond))), err
 }
 
 // EventDestroy gives the handle back. Waits already queued stay.

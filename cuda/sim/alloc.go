@@ -33,7 +33,7 @@ func (d *Device) allocate(m *method, p *pool, bytes uint64, s *stream) (ptr uint
 	}
 	n.blk = &block{ptr: n.addr, bytes: bytes, slot: hostSlot}
 	if s != nil {
-		d.mark(s)
+		d.mark(s, false)
 		n.blk.stream, n.blk.slot, n.blk.seq = s.handle, s.slot, s.seq
 	}
 	return n.addr, nil
@@ -73,7 +73,7 @@ func (d *Device) MemFreeAsync(ptr uint64, s driver.Stream) error {
 	if n == nil {
 		return badPointer(mMemFreeAsync, ptr)
 	}
-	d.mark(st)
+	d.mark(st, false)
 	st.pruneFrees()
 	st.frees.push(pendingFree{st.seq, n.blk.bytes})
 	d.memory.bury(d, n, st.now(), st)

@@ -228,8 +228,8 @@ func (d *Device) GraphLaunch(h driver.Graph, s driver.Stream) error {
 	for i := range g.work {
 		d.replay(st, &g.work[i])
 	}
-	d.mark(st)
-	g.last, g.clock = record{s: st, seq: st.seq}, st.now()
+	reached := d.mark(st, false)
+	g.last, g.clock = record{s: st, seq: st.seq, moment: reached}, st.now()
 	return nil
 }
 
@@ -243,7 +243,7 @@ func (d *Device) replay(s *stream, w *recorded) {
 	if w.op.kind != opLaunch {
 		o.exec.touches = append(o.exec.touches, w.ranges...)
 	} else {
-		o.kernel, o.exec.d = w.op.kernel, d
+		o.kernel, o.exec.d, o.exec.takes = w.op.kernel, d, w.op.exec.takes
 		o.exec.Grid, o.exec.Block = w.op.exec.Grid, w.op.exec.Block
 		o.exec.args = append(o.exec.args, w.op.exec.args...)
 	}

@@ -30,7 +30,9 @@ type Schedule struct {
 func FreeRunning() Schedule { return Schedule{} }
 
 // Seeded runs operations inside driver calls, in an order drawn from seed. It
-// starts no goroutine; see the package comment.
+// starts no goroutine; see the package comment. Time is virtual there: an operation begins
+// when the host has made the call and what it is ordered after has ended, whatever the order
+// drawn, and a call takes the host 1 µs.
 func Seeded(seed uint64) Schedule { return Schedule{seeded: true, seed: seed} }
 
 // String names the schedule, with its seed.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -62,6 +63,8 @@ type Device struct {
 	ghosts    map[place]int // the slots of the foreign streams that were heard of
 	chooser   *rand.Rand
 	stalled   *sync.Cond // seeded: a synchronisation that found nothing to run
+	opened    time.Time
+	hostTime  time.Duration // seeded: the host's
 }
 
 var _ driver.Driver = (*Device)(nil)
@@ -85,7 +88,7 @@ func Open(c Config) (*Device, error) {
 	d := &Device{
 		config: c, memory: newHeap(gpu, c.Bytes), host: newHeap(pinned, c.Bytes),
 		number: lastDevice.Add(1), dead: make(chan struct{}), images: make(map[string]*module), ghosts: make(map[place]int),
-		calls: make([]counter, len(methods)),
+		calls: make([]counter, len(methods)), opened: time.Now(),
 	}
 	d.streams.what, d.events.what, d.pools.what, d.created.what = "stream", "event", "pool", "memory"
 	d.modules.what, d.functions.what, d.graphs.what = "module", "function", "graph"

@@ -10,15 +10,19 @@ type event struct {
 	// reach its place there; it then stands for nothing that runs.
 	capture *capture
 	reach   reach
+	// timing: when the device comes to its records is noted.
+	timing bool
 }
 
 // EventCreate makes an event. It does not block.
-func (d *Device) EventCreate() (driver.Event, error) {
-	if err := d.begin(mEventCreate); err != nil {
+func (d *Device) EventCreate() (driver.Event, error) { return d.makeEvent(mEventCreate, false) }
+
+func (d *Device) makeEvent(m *method, timing bool) (driver.Event, error) {
+	if err := d.begin(m); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
-	return d.events.put(&event{current: completed, clock: stamp{slot: hostSlot}}), nil
+	return d.events.put(&event{current: completed, clock: stamp{slot: hostSlot}, timing: timing}), nil
 }
 
 // EventDestroy gives the handle back and does not block.
@@ -45,9 +49,9 @@ func (d *Device) EventRecord(h driver.Event, s driver.Stream) error {
 	if st.capture != nil {
 		return e.recordCaptured(mEventRecord, st)
 	}
-	d.mark(st)
+	reached := d.mark(st, e.timing)
 	e.capture, e.reach = nil, nil
-	e.current = record{s: st, seq: st.seq, gate: d.faults.gateForRecord()}
+	e.current = record{s: st, seq: st.seq, gate: d.faults.gateForRecord(), moment: reached}
 	e.clock = st.now()
 	return nil
 }
@@ -108,6 +112,7 @@ func (d *Device) EventQuery(h driver.Event) (done bool, err error) {
 		return false, nil
 	}
 	d.learn(e.clock)
+	d.sawDone(e.current)
 	return true, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -29,6 +30,9 @@ type Kernel struct {
 	// context is lost with CUDA_ERROR_LAUNCH_FAILED and the panic is a
 	// finding.
 	Run func(x *Exec)
+	// Takes is how long a launch with these arguments takes where time is virtual
+	// (see [Seeded]); nil means 10 µs. It is called by Launch, as Declare is.
+	Takes func(a Args) time.Duration
 
 	guard bool // of driver.GuardImage, which no program can make
 	// trusted is how often in a row it has touched no more than Declare lists.
@@ -157,6 +161,7 @@ type Exec struct {
 	d       *Device
 	args    []driver.Arg
 	touches []Range // what a kernel has done, or what a fill or copy does
+	takes   time.Duration
 }
 
 // Args are the launch's arguments.

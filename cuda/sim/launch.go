@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -24,7 +25,7 @@ func (d *Device) Launch(l *driver.Launch) error {
 	if refusal := driver.CheckSizes(l.Grid, l.Block); refusal != "" {
 		return fault(mLaunch, driver.InvalidValue, refusal)
 	}
-	declared, err := declare(k, l.Args)
+	declared, takes, err := declare(k, l.Args)
 	if err != nil {
 		return err
 	}
@@ -42,6 +43,7 @@ func (d *Device) Launch(l *driver.Launch) error {
 	o.kernel = k
 	o.exec.d, o.exec.Grid, o.exec.Block = d, atLeastOne(l.Grid), atLeastOne(l.Block)
 	o.exec.args = append(o.exec.args, l.Args...)
+	o.exec.takes = takes
 	if s.capture != nil {
 		return d.record(mLaunch, s, o, declared)
 	}
@@ -65,17 +67,17 @@ func atLeastOne(dim driver.Dim) driver.Dim {
 	return driver.Dim{X: max(dim.X, 1), Y: max(dim.Y, 1), Z: max(dim.Z, 1)}
 }
 
-// declare asks the kernel what a launch touches.
-func declare(k *Kernel, args []driver.Arg) (ranges []Range, err error) {
-	if k.Declare == nil {
-		return nil, nil
-	}
+// declare asks the kernel what a launch touches, and how long it takes.
+func declare(k *Kernel, args []driver.Arg) (ranges []Range, takes time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fault(mLaunch, driver.InvalidValue, fmt.Sprintf("Declare of kernel %q panicked: %v", k.Name, p))
 		}
 	}()
-	return slices.Clone(k.Declare(Args(args))), nil
+	if takes = k.takes(args); k.Declare == nil {
+		return nil, takes, nil
+	}
+	return slices.Clone(k.Declare(Args(args))), takes, nil
 }
 
 // faulted is the panic by which an accessor leaves a kernel that reached for

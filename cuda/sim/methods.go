@@ -55,6 +55,8 @@ var (
 	mEventRecord        = newMethod("EventRecord", "cuEventRecord")
 	mEventQuery         = newMethod("EventQuery", "cuEventQuery")
 	mEventSynchronize   = newMethod("EventSynchronize", "cuEventSynchronize")
+	mTimingEventCreate  = newMethod("TimingEventCreate", "cuEventCreate")
+	mEventElapsed       = newMethod("EventElapsed", "cuEventElapsedTime")
 	mModuleLoad         = newMethod("ModuleLoad", "cuModuleLoadData")
 	mModuleUnload       = newMethod("ModuleUnload", "cuModuleUnload")
 	mModuleFunction     = newMethod("ModuleFunction", "cuModuleGetFunction")

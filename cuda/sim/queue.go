@@ -36,6 +36,10 @@ type op struct {
 
 	waitFor record // opWait
 
+	// queued is the host's virtual time at the call. moment, if not nil, is told when the device has come to the operation.
+	queued time.Duration
+	moment *moment
+
 	value     byte   // fills
 	hostBytes []byte // copies to and from the host
 
@@ -131,6 +135,8 @@ type record struct {
 	s    *stream
 	seq  uint64
 	gate context.Context // ends when the gate opens; nil for none
+	// moment is when the device comes to it; nil where that is not noted.
+	moment *moment
 	// abroad is the device of the record where another waits for it.
 	abroad *Device
 }
@@ -148,13 +154,17 @@ var completed = record{}
 
 // mark gives s a new operation that needs nothing done. Behind queued work it
 // is passed with the newest entry; on an idle stream, at once. Where timing is
-// simulated (seeded, slow stream) it is an entry of its own.
-func (d *Device) mark(s *stream) {
-	if d.chooser != nil || s.slow.Load() != 0 {
-		d.push(s, newOp(opMark, "mark"))
-		return
+// simulated (seeded, slow stream) or the moment is noted it is an entry of its own.
+func (d *Device) mark(s *stream, timed bool) *moment {
+	if d.chooser == nil && s.slow.Load() == 0 && !timed {
+		s.pass()
+		return nil
 	}
-	s.pass()
+	o := newOp(opMark, "mark")
+	o.moment = new(moment)
+	noted := o.moment
+	d.push(s, o)
+	return noted
 }
 
 // pass gives s a place of its own behind all that is queued, which it has come to with the
@@ -177,6 +187,7 @@ func (d *Device) push(s *stream, o *op) {
 	o.end = s.seq
 	d.pushed++
 	o.number = d.pushed
+	o.queued = d.callTime()
 	o.belong(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,6 +210,9 @@ func (d *Device) serve(s *stream) {
 	for o := s.begin(); o != nil; o = d.advance(s, o) {
 		d.delay(s)
 		d.run(o)
+		if o.moment != nil {
+			o.moment.note(d.sinceOpen())
+		}
 		if d.isDead() {
 			d.kill()
 		}
@@ -341,6 +355,7 @@ func (d *Device) step() bool {
 	}
 	o := s.begin()
 	d.run(o)
+	s.spend(o)
 	d.advance(s, o)
 	if d.isDead() {
 		d.killLocked()
@@ -388,5 +403,6 @@ func (d *Device) finish(records ...record) {
 				d.stall(f, seen)
 			}
 		}
+		d.sawDone(r)
 	}
 }

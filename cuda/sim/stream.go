@@ -3,6 +3,7 @@ package sim
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
@@ -25,6 +26,7 @@ type stream struct {
 	frees     fifo[pendingFree]
 	capture   *capture       // what the stream captures into, nil if it runs
 	launches  []*declaration // of a runtime, that are open
+	at        time.Duration  // seeded: when the newest operation that was run has ended
 
 	// done is the sequence number up to which the device has come.
 	done atomic.Uint64

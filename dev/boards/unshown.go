@@ -26,6 +26,7 @@ func Unshown() map[string]string {
 		"gpumem_allocated_bytes_total":         "how often memory is allocated is shown; how many bytes that is matters to who looks for a program to improve",
 		"gpumem_budget_claims":                 "the claimed bytes say what is held; how many claims that is answers no question of an operator",
 		"gpumem_accounting_underflows_total":   "a bug of the runtime itself: it is the reason ledger_drift of the health, and nothing can play it",
+		"gpumem_device_times_lost_total":       "how many launches have no span of the device matters only to who misses one",
 		"gpumem_event_spans_dropped_total":     "refusals have panels of their own; how many of them left no span matters only to who misses one",
 	}
 }

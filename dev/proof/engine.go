@@ -205,7 +205,7 @@ func (r *EngineRunner) prepare(o program.Op, s Step, must *Outcome) error {
 		r.streams[o.Stream].LeaveOwn(l.own)
 		return nil
 	}
-	if err := l.point.Fence(&l.intent); err != nil {
+	if err := l.point.Fence(&l.intent, nil); err != nil {
 		return err
 	}
 	if r.put(o, s, oracle.Begin); o.Kind != program.Abort {

@@ -30,14 +30,16 @@ var (
 		sometimes(compared, t.AttrFindingOffset, t.AttrFindingBytes, t.AttrFindingExpected, t.AttrFindingSeen),
 		sometimes(typed, t.AttrErrorType))
 
-	caller    = []t.SpanName{Caller}
-	inLaunch  = []t.SpanName{t.SpanLaunch}
-	failed    = always(t.AttrErrorType)
-	refusal   = []Event{{Name: t.SpanFinding, When: returned, Attributes: append(slices.Clone(finding), always(t.AttrFindingText)...)}}
-	waitLinks = []Link{{To: []t.SpanName{t.SpanFinish, t.SpanAlloc}, When: waited, Attributes: always(t.AttrStream)}}
-	levelLink = []Link{{To: inLaunch, When: "at the level of launches " + waited, Attributes: always(t.AttrStream)}}
-	few       = fmt.Sprintf("each block of a launch of at most %d", t.MaxUseSpans)
-	many      = fmt.Sprintf("all blocks of a launch of more than %d", t.MaxUseSpans)
+	caller      = []t.SpanName{Caller}
+	inLaunch    = []t.SpanName{t.SpanLaunch}
+	failed      = always(t.AttrErrorType)
+	refusal     = []Event{{Name: t.SpanFinding, When: returned, Attributes: append(slices.Clone(finding), always(t.AttrFindingText)...)}}
+	waitLinks   = []Link{{To: []t.SpanName{t.SpanFinish, t.SpanAlloc}, When: waited, Attributes: always(t.AttrStream)}}
+	levelLink   = []Link{{To: inLaunch, When: "at the level of launches " + waited, Attributes: always(t.AttrStream)}}
+	deviceLinks = []Link{{To: []t.SpanName{t.SpanFinish, t.SpanAlloc, t.SpanLaunch}, When: waited,
+		Attributes: slices.Concat(always(t.AttrStream, t.AttrGeneration, t.AttrTag, t.AttrAccess), sometimes("it was a launch's, and "+named, t.AttrLaunchName), sometimes("it is one of the first four", t.AttrHeld))}}
+	few  = fmt.Sprintf("each block of a launch of at most %d", t.MaxUseSpans)
+	many = fmt.Sprintf("all blocks of a launch of more than %d", t.MaxUseSpans)
 )
 
 var rows = sayingTheirOperation([]Row{
@@ -62,6 +64,9 @@ var rows = sayingTheirOperation([]Row{
 
 	{Operation: t.SpanFinish, Target: t.AttrLaunchName, Case: "one block", When: few, Parents: inLaunch, Status: ErrorOnFailure, Events: refusal, Attributes: append(slices.Clone(use), onFailure())},
 	{Operation: t.SpanFinish, Target: t.AttrLaunchName, Case: "all blocks", When: many, Parents: inLaunch, Status: ErrorOnFailure, Events: refusal, Attributes: append(slices.Clone(batch), onFailure())},
+
+	{Operation: t.SpanDevice, Target: t.AttrLaunchName, When: "each finished launch, on the device: from when its last wait was over until its work was done; the span comes when the runtime has seen that", Parents: inLaunch, Links: deviceLinks,
+		Attributes: slices.Concat(step, always(t.AttrLaunchID, t.AttrQueued, t.AttrHeld, t.AttrClockError), sometimes("it had to wait for other streams", t.AttrHeldBy))},
 
 	{Operation: t.SpanFinding, Target: t.AttrFindingKind, Case: "of a launch", When: fmt.Sprintf("each finding, under those of its first %d suspects that were traced; without a suspect under the victim's newest traced use", t.MaxFindingSpans),
 		Parents: []t.SpanName{t.SpanFinish, t.SpanLaunch}, Status: Error,

@@ -92,7 +92,7 @@ func (h *hotBlock) announce(s *Stream) (*hotLaunch, error) {
 	if holder != nil {
 		h.Error("a read is in the way of a read")
 	}
-	return l, l.p.Fence(&l.in)
+	return l, l.p.Fence(&l.in, nil)
 }
 
 func (l *hotLaunch) finish() error {
@@ -234,7 +234,7 @@ func TestHammerAStreamIsClosedWhileALaunchEnds(t *testing.T) {
 				l := &hotLaunch{in: core.Intent{ID: 1, Uses: make([]core.PreparedUse, 1)}, own: s.EnterOwn()}
 				l.p = must.Get(s.Announce(&l.in, l.own))(t)
 				_, _ = h.Announce(l.p, core.Write, 0)
-				must.Do(t, l.p.Fence(&l.in), l.finish())
+				must.Do(t, l.p.Fence(&l.in, nil), l.finish())
 			}
 			h.Release()
 		})

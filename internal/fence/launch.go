@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
 // A launch is announced on its stream and then on each of its blocks (Announce,
@@ -49,19 +50,30 @@ func (s *Stream) AnnounceRecordedUse(in *core.Intent) (*Point, error) {
 	return p, err
 }
 
+// Marks notes when the device comes to the steps of a launch whose time is to be known. The engine waits for
+// nothing that is recorded there: it orders nothing.
+type Marks interface {
+	// Mark is told of the stream, on whose turn nothing else is enqueued meanwhile, before the first wait of
+	// the launch and after each; at least once.
+	Mark(driver.Stream)
+}
+
 // Fence makes the stream wait for what the launch must come after, and notes in the
-// intent what it waits for and whether it uses what other streams wrote, which ends the preparation. No block may be locked. Errors are
-// the driver's; some waits may have been queued then.
-func (p *Point) Fence(in *core.Intent) error {
+// intent what it waits for and whether it uses what other streams wrote, which ends the preparation. No block may be locked. marks
+// may be nil. Errors are the driver's; some waits may have been queued then.
+func (p *Point) Fence(in *core.Intent, marks Marks) error {
 	plan := &p.plan
 	in.CrossStream = p.crossStream
 	if len(plan.deps) == 0 && !p.stream.readies.Load() {
+		if marks != nil {
+			marks.Mark(p.stream.handle)
+		}
 		p.dropPlan()
 		return nil
 	}
 	err := plan.flushOthers()
 	if err == nil {
-		err = p.stream.queueWaits(in, plan)
+		err = p.stream.queueWaits(in, plan, marks)
 	}
 	if err != nil {
 		p.stream.counts.Fails.Add(1)
@@ -84,13 +96,16 @@ func (p *Point) dropPlan() {
 	plan.Drop()
 }
 
-func (s *Stream) queueWaits(in *core.Intent, plan *Plan) error {
+func (s *Stream) queueWaits(in *core.Intent, plan *Plan, marks Marks) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.coveredBy(plan) {
 		if err := s.Flush(); err != nil {
 			return err
 		}
+	}
+	if marks != nil {
+		marks.Mark(s.handle)
 	}
 	if len(plan.deps) == 0 {
 		return nil
@@ -99,7 +114,10 @@ func (s *Stream) queueWaits(in *core.Intent, plan *Plan) error {
 		u := &in.Uses[d.use]
 		u.Waits++
 		u.Elided--
-		in.Waited = append(in.Waited, core.Waited{Use: d.use, Stream: d.point.lease, Span: d.span, For: d.waitRef(u.Block.Generation)})
+		in.Waited = append(in.Waited, core.Waited{Use: d.use, Stream: d.point.lease, Span: d.of.span, For: d.waitRef(u.Block.Generation), Launch: d.point.launchName(), Access: d.of.kind})
+		if marks != nil {
+			marks.Mark(s.handle)
+		}
 	})
 	s.counts.Waits.Add(uint64(len(in.Waited)))
 	s.counts.Elided.Add(uint64(int(plan.needed) - len(in.Waited)))

@@ -5,7 +5,7 @@ import "github.com/fencepost-gpu/fencepost/core"
 // dependency is an access of another stream that a use must be ordered after.
 type dependency struct {
 	point *Point
-	span  core.SpanRef
+	of    Access // as it was
 	// use is the index of the first use that has it; -1 for a free.
 	use int
 }
@@ -76,7 +76,7 @@ func (plan *Plan) add(s *Stream, a *Access, use int) {
 		return
 	}
 	a.point.Retain()
-	plan.deps = append(plan.deps, dependency{point: a.point, span: a.span, use: use})
+	plan.deps = append(plan.deps, dependency{point: a.point, of: *a, use: use})
 }
 
 // AddFinal adds the final point of a stream that was given up: a free on s comes after

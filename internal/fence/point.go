@@ -149,6 +149,14 @@ var closedChannel = func() <-chan struct{} {
 // mark or a recorded use.
 func (p *Point) isLaunch() bool { return p.launch != 0 }
 
+// launchName is the launch's name, if it is one.
+func (p *Point) launchName() string {
+	if !p.isLaunch() {
+		return ""
+	}
+	return p.name
+}
+
 // Stream is the stream whose point it is.
 func (p *Point) Stream() *Stream { return p.stream }
 

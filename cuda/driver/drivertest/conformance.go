@@ -42,6 +42,7 @@ var conformanceCases = []struct {
 	{"cross-stream wait", (*suite).crossStreamWait},
 	{"record again", (*suite).recordAgain},
 	{"destroyed event", (*suite).destroyedEvent},
+	{"event times", (*suite).eventTimes},
 	{"query after synchronize", (*suite).queryAfterSynchronize},
 	{"polling ends", (*suite).pollingEnds},
 	{"capture", (*suite).capture},

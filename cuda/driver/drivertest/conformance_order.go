@@ -200,3 +200,66 @@ func (s *suite) reuseOnOneStream() {
 	s.must(s.d.StreamSynchronize(st))
 	s.must(s.d.PoolDestroy(p))
 }
+
+// eventTimes: events with timing say when the device came to them, in its order and in both directions.
+func (s *suite) eventTimes() {
+	timing := func() driver.Event {
+		e, err := s.d.TimingEventCreate()
+		s.must(err)
+		return e
+	}
+	elapsed := func(from, to driver.Event) time.Duration {
+		s.Helper()
+		d, err := s.d.EventElapsed(from, to)
+		s.must(err)
+		return d
+	}
+	a, b := s.stream(), s.stream()
+	before, between, behind, never := timing(), timing(), timing(), timing()
+	untimed := s.event()
+	ptr := s.alloc(heavy, a)
+	began := time.Now()
+	s.must(s.d.EventRecord(before, a))
+	s.must(s.d.MemsetAsync(ptr, 1, heavy, a))
+	s.must(s.d.EventRecord(between, a))
+	s.must(s.d.EventRecord(untimed, a))
+	s.must(s.d.StreamWait(b, between))
+	s.must(s.d.MemsetAsync(ptr, 2, heavy, b))
+	s.must(s.d.EventRecord(behind, b))
+	s.must(s.d.StreamSynchronize(b))
+	s.must(s.d.StreamSynchronize(a))
+	took := time.Since(began)
+	first, second, both := elapsed(before, between), elapsed(between, behind), elapsed(before, behind)
+	if first <= 0 || second <= 0 {
+		s.Errorf("fills of %d bytes took %v and %v", heavy, first, second)
+	}
+	if off := (first + second - both).Abs(); off > 2*time.Microsecond {
+		s.Errorf("%v and %v are %v together", first, second, both)
+	}
+	if both > took && !s.virtual() {
+		s.Errorf("they took %v of the %v that the host waited", both, took)
+	}
+	if back := elapsed(behind, before); (back + both).Abs() > time.Microsecond {
+		s.Errorf("back it is %v, and %v forward", back, both)
+	}
+	_, err := s.d.EventElapsed(before, never)
+	s.wantCode(err, driver.InvalidHandle)
+	_, err = s.d.EventElapsed(before, untimed)
+	s.wantCode(err, driver.InvalidHandle)
+	for _, e := range []driver.Event{before, between, behind, never, untimed} {
+		s.must(s.d.EventDestroy(e))
+	}
+	s.must(s.d.MemFreeAsync(ptr, b))
+	s.must(s.d.StreamSynchronize(b))
+}
+
+// virtual reports whether the device's time is not the host's.
+func (s *suite) virtual() bool {
+	d, ok := driver.Unwrap(s.d).(interface {
+		HostTime() (time.Duration, bool)
+	})
+	if ok {
+		_, ok = d.HostTime()
+	}
+	return ok
+}

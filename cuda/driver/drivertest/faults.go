@@ -50,6 +50,8 @@ const (
 	GraphLaunch        Method = "GraphLaunch"
 	GraphDestroy       Method = "GraphDestroy"
 	EventCreate        Method = "EventCreate"
+	TimingEventCreate  Method = "TimingEventCreate"
+	EventElapsed       Method = "EventElapsed"
 	EventDestroy       Method = "EventDestroy"
 	EventRecord        Method = "EventRecord"
 	EventQuery         Method = "EventQuery"

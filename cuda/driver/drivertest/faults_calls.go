@@ -1,6 +1,10 @@
 package drivertest
 
-import "github.com/fencepost-gpu/fencepost/cuda/driver"
+import (
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
 
 var _ driver.Wrapper = (*Faults)(nil)
 
@@ -181,6 +185,16 @@ func (f *Faults) GraphLaunch(g driver.Graph, s driver.Stream) error {
 // GraphDestroy passes the call on unless a fault is due.
 func (f *Faults) GraphDestroy(g driver.Graph) error {
 	return f.pass(Call{Method: GraphDestroy}, func() error { return f.upstream.GraphDestroy(g) })
+}
+
+// TimingEventCreate passes the call on unless a fault is due.
+func (f *Faults) TimingEventCreate() (driver.Event, error) {
+	return answer(f, Call{Method: TimingEventCreate}, f.upstream.TimingEventCreate)
+}
+
+// EventElapsed passes the call on unless a fault is due.
+func (f *Faults) EventElapsed(from, to driver.Event) (time.Duration, error) {
+	return answer(f, Call{Method: EventElapsed, Event: to}, func() (time.Duration, error) { return f.upstream.EventElapsed(from, to) })
 }
 
 // EventCreate passes the call on unless a fault is due.

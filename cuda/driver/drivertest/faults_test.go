@@ -74,6 +74,8 @@ func everyMethod(d driver.Driver) {
 	_, _ = d.PoolStats(p)
 	_ = d.PoolTrim(p, 0)
 	_ = d.PoolDestroy(p)
+	timed, _ := d.TimingEventCreate()
+	_, _ = d.EventElapsed(timed, timed)
 	_ = d.EventDestroy(e)
 	_ = d.StreamDestroy(s)
 	_ = d.Synchronize()

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
@@ -176,6 +177,12 @@ func (d *Null) EventQuery(driver.Event) (bool, error) { return true, nil }
 
 // EventSynchronize does nothing.
 func (d *Null) EventSynchronize(driver.Event) error { return nil }
+
+// TimingEventCreate returns a fresh handle.
+func (d *Null) TimingEventCreate() (driver.Event, error) { return driver.Event(d.take(1)), nil }
+
+// EventElapsed reports that no time has passed.
+func (d *Null) EventElapsed(driver.Event, driver.Event) (time.Duration, error) { return 0, nil }
 
 // ModuleLoad returns a fresh handle for any image.
 func (d *Null) ModuleLoad(driver.Image) (driver.Module, error) { return driver.Module(d.take(1)), nil }

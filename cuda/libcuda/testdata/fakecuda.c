@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef uint64_t u64;
@@ -87,7 +88,10 @@ u64 fake_arg(const char *name, int i) { return call_of(name)->args[i]; }
 enum kind { CONTEXT, POOL, STREAM, EVENT, BLOCK, HOST, MODULE, GRAPH, EXEC, RANGE, MEMORY, FUNCTION, MAPPING, KINDS };
 
 // mark is one record of an event; waits that were queued keep it.
-struct mark { int done; };
+struct mark {
+	int done;
+	struct timespec at;
+};
 
 struct op {
 	enum { MEMSET, COPY, FREE, RECORD, WAIT, LAUNCH } kind;
@@ -106,7 +110,7 @@ struct object {
 	size_t bytes, used, used_high, reserved, reserved_high, max;
 	u64 attributes[5];
 	struct op *head, **tail;
-	int held, device, retained;
+	int held, device, retained, timing;
 	u64 id;
 	struct mark *mark;
 	char *text;
@@ -279,7 +283,10 @@ static void run(struct op *o) {
 	case MEMSET: memset(o->dst, (int)o->args[0], o->n); break;
 	case COPY: memmove(o->dst, o->src, o->n); break;
 	case FREE: free(o->object->memory); free(o->object); break;
-	case RECORD: o->mark->done = 1; break;
+	case RECORD:
+		clock_gettime(CLOCK_MONOTONIC, &o->mark->at);
+		o->mark->done = 1;
+		break;
 	case WAIT: break;
 	case LAUNCH:
 		if (!strcmp(o->object->text, "fencepost_fill")) fill(o->args[0], (uint32_t)o->args[1]);
@@ -971,7 +978,9 @@ int cuStreamGetId(void *stream, u64 *id) {
 
 int cuEventCreate(void **event, unsigned flags) {
 	ENTER(BOUND, (u64)event, flags);
-	*event = add(EVENT, NULL);
+	struct object *e = add(EVENT, NULL);
+	e->timing = !(flags & 2);
+	*event = e;
 	return leave(SUCCESS);
 }
 
@@ -1010,6 +1019,21 @@ int cuEventSynchronize(void *event) {
 	UNSAFE();
 	if (e->capture) return leave(refuse(e->capture, CAPTURED_EVENT));
 	for (struct mark *m = e->mark; m && !m->done;) pthread_cond_wait(&moved, &lock);
+	return leave(SUCCESS);
+}
+
+int cuEventElapsedTime(float *ms, void *from, void *to) {
+	ENTER(EXPLICIT, (u64)ms, (u64)from, (u64)to);
+	UNSAFE();
+	struct object *e[2] = {find(EVENT, (u64)from), find(EVENT, (u64)to)};
+	for (int i = 0; i < 2; i++) {
+		if (!e[i] || !e[i]->timing || !e[i]->mark) return leave(INVALID_HANDLE);
+		if (e[i]->capture) return leave(refuse(e[i]->capture, CAPTURED_EVENT));
+	}
+	for (int i = 0; i < 2; i++)
+		if (!e[i]->mark->done) return leave(NOT_READY);
+	struct timespec a = e[0]->mark->at, b = e[1]->mark->at;
+	*ms = (b.tv_sec - a.tv_sec) * 1e3 + (b.tv_nsec - a.tv_nsec) / 1e6;
 	return leave(SUCCESS);
 }
 

@@ -93,7 +93,7 @@ var byDevice = map[string]kind{
 }
 
 // The device's methods that inject nothing, or end what another injects.
-var harmless = []string{"BlockBegins", "BlockEnds", "BlockIsTracked", "Books", "Calls", "FindingCount", "Findings", "LaunchBegins", "LaunchEnds", "RegisterModule", "ReleaseEvents", "ResetFindings", "String", "UseRecorded"}
+var harmless = []string{"BlockBegins", "BlockEnds", "BlockIsTracked", "Books", "Calls", "FindingCount", "Findings", "HostTime", "LaunchBegins", "LaunchEnds", "RegisterModule", "ReleaseEvents", "ResetFindings", "String", "UseRecorded"}
 
 func TestEveryFaultOfTheDeviceIsHere(t *testing.T) {
 	device, contract := reflect.TypeFor[*sim.Device](), reflect.TypeFor[driver.Driver]()
@@ -111,14 +111,14 @@ func TestEveryFaultOfTheDeviceIsHere(t *testing.T) {
 }
 
 // outside are the methods that this work never calls, or only when a runtime is
-// opened or closed or has failed otherwise, or, for HostAlloc, not each time; a
+// opened or closed or has failed otherwise, or, for HostAlloc and TimingEventCreate, not each time; a
 // module that cannot be unloaded stays, and is not loaded again. The sweeps of package cuda and of the root package make them fail.
 var outside = []drivertest.Method{
 	drivertest.Properties, drivertest.MemInfo, drivertest.Synchronize, drivertest.Close,
 	drivertest.MemAlloc, drivertest.MemFree, drivertest.HostAlloc, drivertest.HostFree,
 	drivertest.CopyFromPeerAsync, drivertest.StreamWaitPeer, drivertest.PoolCreate, drivertest.PoolDestroy,
 	drivertest.ModuleUnload, drivertest.StreamDestroy, drivertest.StreamQuery, drivertest.StreamSynchronize, drivertest.EventDestroy,
-	drivertest.StreamBeginCapture, drivertest.StreamEndCapture, drivertest.GraphLaunch, drivertest.GraphDestroy,
+	drivertest.StreamBeginCapture, drivertest.StreamEndCapture, drivertest.GraphLaunch, drivertest.GraphDestroy, drivertest.TimingEventCreate,
 }
 
 // failing makes one call of a method fail, one of as many as the work made when

@@ -1,0 +1,309 @@
+package cuda
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/devtime"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
+)
+
+// A launch in a sampled trace is timed: the device notes when it comes to the launch's waits, when each is over, and
+// when the work is done, by events with timing which order nothing. Reaps see what is done, and tell the sink.
+
+// attributedWaits is how many waits of a launch are timed each for itself.
+const attributedWaits = 4
+
+// The events of a timed launch: before the waits, after each of the first ones, after the last one, and at the end.
+const (
+	lastWait = 1 + attributedWaits
+	endMark  = lastWait + 1
+	allMarks = endMark + 1
+)
+
+// mostTimed is how many launches are timed at once, at most: so many events there may be.
+const mostTimed = 1 << 13
+
+// timing is a launch that is timed. Until the launch has ended it is its goroutine's.
+type timing struct {
+	drv    driver.Driver
+	on     *stream
+	events [allMarks]driver.Event
+	// marks is how many were recorded before the end; after lastWait they share an event. failed: one was not.
+	marks  int
+	failed bool
+
+	// at is when the device came to the first of them, as far as that is known.
+	at    []monotime.Instant
+	bound time.Duration
+	work  oplog.DeviceWork
+}
+
+// Mark is a step of the launch before its work.
+func (t *timing) Mark(s driver.Stream) {
+	t.record(min(t.marks, lastWait), s)
+	t.marks++
+}
+
+func (t *timing) record(mark int, s driver.Stream) {
+	if t.failed {
+		return
+	}
+	var err error
+	if t.events[mark] == 0 {
+		t.events[mark], err = t.drv.TimingEventCreate()
+	}
+	if err == nil {
+		err = t.drv.EventRecord(t.events[mark], s)
+	}
+	t.failed = err != nil
+}
+
+// end is the last mark. Nothing is recorded in a capture.
+func (t *timing) end() {
+	if t.on.AsksDriver() {
+		capturing, err := t.on.QueryCapturing()
+		t.failed = t.failed || capturing || err != nil
+	}
+	t.record(endMark, t.on.Handle())
+}
+
+// mark is the event of the i-th time that is known of the launch, ok is false behind the end.
+func (t *timing) mark(i int) (e driver.Event, ok bool) {
+	switch before := min(t.marks, endMark); {
+	case i < before:
+		return t.events[i], true
+	case i == before:
+		return t.events[endMark], true
+	}
+	return 0, false
+}
+
+// destroy gives the events back; those that the driver would not take stay.
+func (t *timing) destroy() error { return devtime.Destroy(t.drv, t.events[:]) }
+
+// deviceTimes are the launches of a tracker that are timed.
+type deviceTimes struct {
+	drv  driver.Driver
+	sink oplog.DeviceWorkSink
+	// waiting is how many are outstanding.
+	waiting atomic.Int64
+
+	mu sync.Mutex
+	// spare have their events, of all that were made. outstanding have ended on the host, in that order.
+	spare       []*timing
+	made        int
+	outstanding []*timing
+	closed      bool
+
+	// collecting is held by who looks for what is done, with the clock and pass, the number of the look.
+	collecting sync.Mutex
+	clock      *devtime.Clock
+	pass       uint64
+	looked     []*timing
+}
+
+// newDeviceTimes is nil without a sink.
+func newDeviceTimes(drv driver.Driver, sink oplog.DeviceWorkSink) *deviceTimes {
+	if sink == nil {
+		return nil
+	}
+	return &deviceTimes{drv: drv, sink: sink, clock: devtime.New(drv)}
+}
+
+// start begins to time a launch; nil if too many are.
+func (d *deviceTimes) start(on *stream) *timing {
+	t := d.take()
+	if t == nil {
+		d.sink.Lost(1)
+		return nil
+	}
+	t.on, t.marks, t.failed, t.at, t.bound = on, 0, false, t.at[:0], 0
+	t.work.Prepared = d.clock.Now().Time()
+	return t
+}
+
+func (d *deviceTimes) take() *timing {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(d.spare); n > 0 && !d.closed {
+		t := d.spare[n-1]
+		d.spare = d.spare[:n-1]
+		return t
+	}
+	if d.closed || d.made == mostTimed {
+		return nil
+	}
+	d.made++
+	return &timing{drv: d.drv, at: make([]monotime.Instant, 0, allMarks)}
+}
+
+// launched is the end of a launch on the host, whose intent tells what it waits for.
+func (d *deviceTimes) launched(t *timing, in *core.Intent) {
+	w := &t.work
+	w.Launch, w.Name, w.Stream, w.Waits = in.ID, in.Launch, in.Stream, w.Waits[:0]
+	for i := range in.Waited {
+		of := &in.Waited[i]
+		u := &in.Uses[of.Use]
+		w.Waits = append(w.Waits, oplog.DeviceWait{Stream: of.Stream, For: of.For, Launch: of.Launch, Span: of.Span,
+			Generation: u.Block.Generation, Tag: u.Tag, Access: of.Access, Held: -1})
+	}
+	d.mu.Lock()
+	if late := d.closed || t.failed; !late {
+		d.outstanding = append(d.outstanding, t)
+		d.waiting.Store(int64(len(d.outstanding)))
+		d.mu.Unlock()
+		return
+	}
+	d.mu.Unlock()
+	d.lose(t)
+}
+
+func (d *deviceTimes) lose(t *timing) {
+	d.sink.Lost(1)
+	d.recycle(t)
+}
+
+func (d *deviceTimes) recycle(t *timing) {
+	t.on = nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		_ = t.destroy() // which the device's context does at the latest
+		return
+	}
+	d.spare = append(d.spare, t)
+}
+
+// outstandingAny reports whether a reap may find something done.
+func (d *deviceTimes) outstandingAny() bool { return d != nil && d.waiting.Load() > 0 }
+
+// collect tells of what the device has done since the last look, and does not wait for it. If the driver fails, the next one
+// goes on.
+func (d *deviceTimes) collect() error {
+	if !d.outstandingAny() {
+		return nil
+	}
+	d.collecting.Lock()
+	defer d.collecting.Unlock()
+	renewed, steady := false, true
+	if d.clock.Due() {
+		var err error
+		if steady, err = d.clock.Renew(); err != nil {
+			if errors.Is(err, core.ErrSticky) {
+				d.loseAll()
+			}
+			return err
+		}
+		renewed = true
+	}
+	d.mu.Lock()
+	list := d.outstanding
+	d.outstanding = d.looked[:0]
+	d.mu.Unlock()
+	left := list[:0]
+	d.pass++
+	for _, t := range list {
+		done := false
+		if steady && t.on.timesSeen != d.pass {
+			done = d.look(t, renewed)
+		}
+		switch {
+		case !steady || t.failed:
+			d.lose(t)
+		case done:
+			d.tell(t)
+		default:
+			t.on.timesSeen = d.pass // what is behind it there is not done either
+			left = append(left, t)
+		}
+	}
+	clear(list[len(left):])
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.looked = d.outstanding
+	d.outstanding = append(left, d.outstanding...)
+	d.waiting.Store(int64(len(d.outstanding)))
+	return nil
+}
+
+// look reports whether the launch is done, and then knows its times. Those of one that takes long are looked for when
+// the clock is new: later they are too long ago.
+func (d *deviceTimes) look(t *timing, all bool) (done bool) {
+	done, err := d.drv.EventQuery(t.events[endMark])
+	for err == nil && (done || all) {
+		e, more := t.mark(len(t.at))
+		if !more {
+			break
+		}
+		passed := done
+		if !passed {
+			if passed, err = d.drv.EventQuery(e); err != nil || !passed {
+				break
+			}
+		}
+		var at monotime.Instant
+		var bound time.Duration
+		if at, bound, err = d.clock.At(e); err == nil {
+			if n := len(t.at); n > 0 {
+				at = max(at, t.at[n-1])
+			}
+			t.at, t.bound = append(t.at, at), max(t.bound, bound)
+		}
+	}
+	t.failed = err != nil
+	return done
+}
+
+// tell tells the sink of a launch whose times are known.
+func (d *deviceTimes) tell(t *timing) {
+	defer d.recycle(t)
+	w, last := &t.work, len(t.at)-1
+	w.Reached, w.Began, w.Ended, w.Bound = t.at[0].Time(), t.at[last-1].Time(), t.at[last].Time(), t.bound
+	w.Unattributed = 0
+	for i := range w.Waits {
+		if i == attributedWaits {
+			w.Unattributed = t.at[last-1].Since(t.at[i])
+			break
+		}
+		w.Waits[i].Held = t.at[i+1].Since(t.at[i])
+	}
+	d.sink.Done(w)
+}
+
+func (d *deviceTimes) loseAll() {
+	d.mu.Lock()
+	list := slices.Clone(d.outstanding)
+	d.outstanding = d.outstanding[:0]
+	d.waiting.Store(0)
+	d.mu.Unlock()
+	for _, t := range list {
+		d.lose(t)
+	}
+}
+
+// close tells what is done, and gives the events back. After an error of the driver's it may be called again.
+func (d *deviceTimes) close() error {
+	if d == nil {
+		return nil
+	}
+	_ = d.collect() // what it could not tell is lost
+	d.collecting.Lock()
+	defer d.collecting.Unlock()
+	d.loseAll()
+	err := d.clock.Close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for _, t := range d.spare {
+		err = cmp.Or(err, t.destroy())
+	}
+	return err
+}

@@ -1,0 +1,320 @@
+package cuda_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+)
+
+// deviceWork is a sink that keeps what it is told.
+type deviceWork struct {
+	mu   sync.Mutex
+	done []oplog.DeviceWork
+	lost int
+}
+
+func (d *deviceWork) Done(w *oplog.DeviceWork) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kept := *w
+	kept.Waits = slices.Clone(w.Waits)
+	d.done = append(d.done, kept)
+}
+
+func (d *deviceWork) Lost(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lost += n
+}
+
+func (d *deviceWork) of(name string) []oplog.DeviceWork {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(d.done), func(w oplog.DeviceWork) bool { return w.Name != name })
+}
+
+// sampled is req in a trace that is sampled.
+func sampled(req core.UseRequest) core.UseRequest {
+	req.Span = core.SpanContext{SpanRef: core.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}, Sampled: true}
+	return req
+}
+
+// timedBench is a device of virtual time, whose kernels take as many microseconds as their argument says.
+type timedBench struct {
+	*testing.T
+	sim      *sim.Device
+	faults   *drivertest.Faults
+	resource core.Resource
+	streams  *cuda.StreamPool
+	busy     driver.Function
+	did      deviceWork
+}
+
+func newTimedBench(t *testing.T, seed uint64) *timedBench {
+	device, err := sim.Open(sim.Config{Bytes: 64 << 20, Schedule: sim.Seeded(seed)})
+	must(t, err)
+	must(t, device.RegisterModule("busy", sim.Kernel{Name: "busy", Run: func(*sim.Exec) {},
+		Takes: func(a sim.Args) time.Duration { return time.Duration(a.U64(0)) * time.Microsecond }}))
+	b := &timedBench{T: t, sim: device, faults: drivertest.NewFaults(device)}
+	m, err := device.ModuleLoad(driver.Image{Name: "busy"})
+	must(t, err)
+	b.busy, err = device.ModuleFunction(m, "busy")
+	must(t, err)
+	b.streams, err = cuda.NewStreamPool(b.faults, cuda.StreamPoolConfig{DeviceWork: &b.did})
+	must(t, err)
+	pool, err := cuda.NewPoolResource(b.faults, b.streams, cuda.PoolConfig{ReapInterval: -1})
+	must(t, err)
+	b.resource = pool
+	t.Cleanup(func() {
+		must(t, device.ModuleUnload(m))
+		must(t, pool.Close(ctx))
+		must(t, b.streams.Close(ctx))
+		equal(t, "what is left on the device", device.Books(), sim.Books{})
+		must(t, device.Close())
+	})
+	return b
+}
+
+func (b *timedBench) lease() *cuda.Lease {
+	b.Helper()
+	l, err := b.streams.Acquire(ctx, "timed")
+	must(b, err)
+	b.Cleanup(func() { must(b, l.Release()) })
+	return l
+}
+
+func (b *timedBench) alloc(on *cuda.Lease, tag core.Tag) core.Block {
+	b.Helper()
+	block, err := b.resource.Allocate(ctx, core.Request{Bytes: 256, Stream: on.ID(), Tag: tag})
+	must(b, err)
+	b.Cleanup(func() {
+		_, err := b.resource.Deallocate(ctx, block.ID)
+		must(b, err)
+	})
+	return block
+}
+
+// launch enqueues a kernel of so many microseconds.
+func (b *timedBench) launch(on *cuda.Lease, name string, us uint64, uses ...core.Use) {
+	b.Helper()
+	t, err := b.resource.PrepareUse(ctx, sampled(core.UseRequest{Stream: on.ID(), Launch: name, Uses: uses}))
+	must(b, err)
+	must(b, b.sim.Launch(&driver.Launch{Function: b.busy, Stream: on.Handle(), Args: []driver.Arg{driver.U64(us)}}))
+	must(b, b.resource.FinishUse(ctx, t))
+}
+
+func (b *timedBench) reap() {
+	b.Helper()
+	must(b, b.sim.Synchronize())
+	must(b, b.resource.ReapPending(ctx))
+}
+
+func reading(b core.Block) core.Use { return core.Use{Block: b.ID, Access: core.Read} }
+func writing(b core.Block) core.Use { return core.Use{Block: b.ID, Access: core.Write} }
+
+// About equal: a call takes the host a microsecond of virtual time, and a launch is a few.
+const callsTake = 20 * time.Microsecond
+
+// The device's part of a launch is from its real begin to its real end, and each wait has the time that it held the
+// launch up: where two end together, the second none.
+func TestALaunchKnowsWhatHeldItUp(t *testing.T) {
+	for seed := range uint64(20) {
+		b := newTimedBench(t, seed)
+		one, two, three, idle := b.lease(), b.lease(), b.lease(), b.lease()
+		postings, index := b.alloc(one, "index.postings"), b.alloc(two, "index.terms")
+		b.launch(one, "merge", 11_000, writing(postings))
+		b.launch(two, "sort", 4_000, writing(index))
+		b.launch(three, "before", 3_000)
+		b.launch(three, "query", 500, reading(index), reading(postings))
+		b.launch(idle, "free", 700)
+		b.reap()
+		equal(t, "lost", b.did.lost, 0)
+		for name, want := range map[string]time.Duration{"merge": 11 * time.Millisecond, "sort": 4 * time.Millisecond, "before": 3 * time.Millisecond, "query": 500 * time.Microsecond, "free": 700 * time.Microsecond} {
+			did := b.did.of(name)
+			if len(did) != 1 {
+				t.Fatalf("%s was told of %d times", name, len(did))
+			}
+			near(t, name+" took", did[0].Ended.Sub(did[0].Began), want)
+		}
+		q := b.did.of("query")[0]
+		near(t, "query stood behind its own stream", q.Reached.Sub(q.Prepared), 3*time.Millisecond)
+		held := map[string]oplog.DeviceWait{}
+		for _, w := range q.Waits {
+			held[w.Launch] = w
+		}
+		merge, sort := held["merge"], held["sort"]
+		near(t, "the waits held query up", merge.Held+sort.Held, 8*time.Millisecond)
+		if merge.Held < 7*time.Millisecond-callsTake {
+			t.Errorf("seed %d: merge, which ended last, held query up for %v, and sort for %v", seed, merge.Held, sort.Held)
+		}
+		equal(t, "what merge did", merge.Access, core.Write)
+		equal(t, "the block", merge.Generation, postings.ID.Generation)
+		equal(t, "its tag", merge.Tag, "index.postings")
+		equal(t, "its stream", merge.Stream, one.ID())
+		equal(t, "its number", merge.For.Launch, b.did.of("merge")[0].Launch)
+		if !q.Began.After(b.did.of("merge")[0].Ended.Add(-time.Microsecond)) {
+			t.Errorf("query began at %v, and merge ended at %v", q.Began, b.did.of("merge")[0].Ended)
+		}
+	}
+}
+
+func near(t *testing.T, what string, got, want time.Duration) {
+	t.Helper()
+	if (got - want).Abs() > callsTake {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// Of more than four waits the others are not told apart, and their time is not lost.
+func TestManyWaitsAreUnattributedTogether(t *testing.T) {
+	b := newTimedBench(t, 1)
+	var uses []core.Use
+	last := b.lease()
+	for i := range uint64(7) {
+		s := b.lease()
+		block := b.alloc(s, "part")
+		b.launch(s, "part", 1000*(i+1), writing(block))
+		uses = append(uses, reading(block))
+	}
+	b.launch(last, "all", 100, uses...)
+	b.reap()
+	all := b.did.of("all")[0]
+	equal(t, "waits", len(all.Waits), 7)
+	held := all.Unattributed
+	for i, w := range all.Waits {
+		if (w.Held < 0) != (i >= 4) {
+			t.Errorf("wait %d held the launch up for %v", i, w.Held)
+		}
+		held += max(0, w.Held)
+	}
+	near(t, "all waits", held, 7*time.Millisecond)
+	near(t, "the launch", all.Ended.Sub(all.Began), 100*time.Microsecond)
+}
+
+// A launch that is not sampled, was aborted or met a capture has no time, and only what was to be told and cannot be is lost.
+func TestWhatIsNotTimed(t *testing.T) {
+	b := newTimedBench(t, 1)
+	s := b.lease()
+	block := b.alloc(s, "x")
+	events := b.faults.Calls(drivertest.TimingEventCreate)
+	tk, err := b.resource.PrepareUse(ctx, core.UseRequest{Stream: s.ID(), Uses: []core.Use{writing(block)}})
+	must(t, err)
+	must(t, b.resource.FinishUse(ctx, tk))
+	equal(t, "events with timing", b.faults.Calls(drivertest.TimingEventCreate), events)
+	tk, err = b.resource.PrepareUse(ctx, sampled(core.UseRequest{Stream: s.ID(), Launch: "aborted", Uses: []core.Use{writing(block)}}))
+	must(t, err)
+	must(t, b.resource.AbortUse(ctx, tk))
+	b.reap()
+	equal(t, "told", len(b.did.done), 0)
+	equal(t, "lost", b.did.lost, 0)
+	equal(t, "drivers' calls for nothing", b.faults.Calls(drivertest.EventElapsed), 0)
+
+	b.faults.FailMethod(drivertest.EventElapsed, 1, driver.Unknown)
+	b.launch(s, "failed", 10, writing(block))
+	b.launch(s, "placed", 10, writing(block))
+	b.reap()
+	equal(t, "lost", b.did.lost, 1)
+	equal(t, "told", len(b.did.of("placed")), 1)
+}
+
+// slow is a device whose work is done when a test says so.
+type slow struct {
+	*drivertest.Null
+	now     time.Duration
+	held    driver.Stream
+	at      map[driver.Event]time.Duration
+	pending map[driver.Event]bool
+	calls   int
+}
+
+func (d *slow) HostTime() (time.Duration, bool) { return d.now, true }
+
+func (d *slow) EventRecord(e driver.Event, s driver.Stream) error {
+	d.calls++
+	d.at[e], d.pending[e] = d.now, s == d.held && len(d.at) > 0 && d.now > 0
+	return nil
+}
+
+func (d *slow) EventQuery(e driver.Event) (bool, error) {
+	d.calls++
+	return !d.pending[e], nil
+}
+
+func (d *slow) EventElapsed(from, to driver.Event) (time.Duration, error) {
+	d.calls++
+	if d.pending[from] || d.pending[to] {
+		return 0, driver.NewError("EventElapsed", driver.NotReady)
+	}
+	return d.at[to] - d.at[from], nil
+}
+
+// A launch that takes longer than the device's clock reaches is placed: its begin is looked for when the clock is
+// new. When it is done no reap makes a call any more.
+func TestALongLaunchIsPlaced(t *testing.T) {
+	d := &slow{Null: &drivertest.Null{}, at: map[driver.Event]time.Duration{}, pending: map[driver.Event]bool{}}
+	var did deviceWork
+	streams, err := cuda.NewStreamPool(d, cuda.StreamPoolConfig{DeviceWork: &did})
+	must(t, err)
+	pool, err := cuda.NewPoolResource(d, streams, cuda.PoolConfig{ReapInterval: -1})
+	must(t, err)
+	s, err := streams.Acquire(ctx, "x")
+	must(t, err)
+	tk, err := pool.PrepareUse(ctx, sampled(core.UseRequest{Stream: s.ID(), Launch: "long"}))
+	must(t, err)
+	d.held, d.now = s.Handle(), time.Microsecond
+	must(t, pool.FinishUse(ctx, tk))
+	for d.now < 20*time.Second {
+		d.now += 500 * time.Millisecond
+		must(t, pool.ReapPending(ctx))
+	}
+	equal(t, "told", len(did.done), 0)
+	for e := range d.pending {
+		if d.pending[e] {
+			d.at[e], d.pending[e] = d.now, false
+		}
+	}
+	must(t, pool.ReapPending(ctx))
+	if len(did.done) != 1 {
+		t.Fatalf("told %d times, and %d are lost", len(did.done), did.lost)
+	}
+	near(t, "it took", did.done[0].Ended.Sub(did.done[0].Began), 20*time.Second)
+	calls := d.calls
+	must(t, pool.ReapPending(ctx))
+	equal(t, "calls of an idle device", d.calls, calls)
+	must(t, s.Release())
+	must(t, pool.Close(ctx))
+	must(t, streams.Close(ctx))
+}
+
+// A lost device leaves nothing that each later reap would look at, and Close ends.
+func TestALostDeviceLosesItsTimes(t *testing.T) {
+	device, err := sim.Open(sim.Config{Bytes: 64 << 20})
+	must(t, err)
+	defer func() { must(t, device.Close()) }()
+	var did deviceWork
+	streams, err := cuda.NewStreamPool(device, cuda.StreamPoolConfig{DeviceWork: &did})
+	must(t, err)
+	pool, err := cuda.NewPoolResource(device, streams, cuda.PoolConfig{ReapInterval: -1})
+	must(t, err)
+	s, err := streams.Acquire(ctx, "x")
+	must(t, err)
+	tk, err := pool.PrepareUse(ctx, sampled(core.UseRequest{Stream: s.ID(), Launch: "lost"}))
+	must(t, err)
+	must(t, pool.FinishUse(ctx, tk))
+	device.LoseContext(driver.IllegalAddress)
+	if err := pool.ReapPending(ctx); err == nil {
+		t.Error("a reap of a lost device tells nothing")
+	}
+	equal(t, "lost", did.lost, 1)
+	_ = pool.Close(ctx)
+	_ = s.Release()
+	_ = streams.Close(ctx)
+}

@@ -1,0 +1,146 @@
+package devtime
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+)
+
+// clocks are a host's and a device's that run apart. The device answers in single precision, as CUDA does.
+type clocks struct {
+	*drivertest.Null
+	host    float64 // nanoseconds
+	ahead   float64 // what the device's shows beyond the host's
+	rate    float64 // and gains in a second
+	answers func() float64
+	at      map[driver.Event]float64
+	err     error
+}
+
+func (d *clocks) pass(ns float64) {
+	d.host += ns
+	d.ahead += ns * d.rate
+}
+
+func (d *clocks) now() monotime.Instant { return monotime.Instant(d.host) }
+
+func (d *clocks) EventRecord(e driver.Event, _ driver.Stream) error {
+	wait := d.answers()
+	d.pass(wait / 3) // not in the middle
+	d.at[e] = d.host + d.ahead
+	d.pass(wait * 2 / 3)
+	return d.err
+}
+
+func (d *clocks) EventElapsed(from, to driver.Event) (time.Duration, error) {
+	ms := float32((d.at[to] - d.at[from]) / 1e6)
+	return time.Duration(float64(ms) * 1e6), d.err
+}
+
+func newClocks(rate float64) (*clocks, *Clock) {
+	d := &clocks{Null: &drivertest.Null{}, rate: rate, at: map[driver.Event]float64{}, answers: func() float64 { return 12_000 }}
+	c := New(d)
+	c.now = d.now
+	return d, c
+}
+
+// An hour of a device whose clock gains 40 µs a second, asked at random, is placed within what
+// the clock says, and within 12 µs, which is how far the readings are apart.
+func TestAnHourIsPlacedWithinTheBound(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	d, c := newClocks(40e-6)
+	d.answers = func() float64 { return 9_000 + rng.ExpFloat64()*3_000 }
+	event := driver.Event(1 << 40)
+	worst := time.Duration(0)
+	for d.host < 3600e9 {
+		if c.Due() {
+			steady, err := c.Renew()
+			must.Do(t, err)
+			if !steady {
+				t.Fatalf("after %v the clocks are called unsteady", time.Duration(d.host))
+			}
+		}
+		truth := d.host
+		d.at[event] = d.host + d.ahead
+		d.pass(rng.Float64() * float64(Interval))
+		at, bound, err := c.At(event)
+		must.Do(t, err)
+		off := (time.Duration(at) - time.Duration(truth)).Abs()
+		if off > bound {
+			t.Fatalf("after %v an event is placed %v off, and the bound is %v", time.Duration(d.host), off, bound)
+		}
+		if time.Duration(d.host) > Reach { // the rate is known
+			worst = max(worst, off)
+		}
+	}
+	if worst > 12*time.Microsecond {
+		t.Errorf("an event was placed %v off", worst)
+	}
+}
+
+func TestASleepOfTheMachineIsSeen(t *testing.T) {
+	d, c := newClocks(-30e-6)
+	renew := func(want bool) {
+		t.Helper()
+		steady, err := c.Renew()
+		must.Do(t, err)
+		if steady != want {
+			t.Errorf("steady is %v, want %v", steady, want)
+		}
+	}
+	renew(true)
+	d.pass(float64(Interval))
+	renew(true)
+	d.pass(float64(Interval))
+	d.ahead += 3e6 // the device went on for 3 ms while the host stood still
+	renew(false)
+	d.pass(float64(time.Hour)) // idle: nothing is renewed
+	renew(true)
+}
+
+func TestARecordOfLongAgoIsNotPlaced(t *testing.T) {
+	d, c := newClocks(0)
+	_, err := c.Renew()
+	must.Do(t, err)
+	event := driver.Event(1 << 40)
+	d.at[event] = d.host
+	d.pass(float64(Reach) + 1e6)
+	_, err = c.Renew()
+	must.Do(t, err)
+	if _, _, err = c.At(event); !errors.Is(err, ErrFar) {
+		t.Errorf("a record of more than %v ago gives %v", Reach, err)
+	}
+}
+
+// Each failing call of the driver fails the renewal, leaks nothing, and the next one goes well.
+func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
+	for k := uint64(1); ; k++ {
+		f := drivertest.NewFaults(&drivertest.Null{})
+		c := New(f)
+		f.FailCall(k, driver.OutOfMemory)
+		_, err := c.Renew()
+		if err == nil {
+			if _, err = c.Renew(); err == nil { // compares
+				return
+			}
+		}
+		f.Clear()
+		_, err = c.Renew()
+		must.Do(t, err)
+		must.Do(t, c.Close())
+		if made, gone := f.Calls(drivertest.TimingEventCreate)-f.Failed(drivertest.TimingEventCreate), f.Calls(drivertest.EventDestroy)-f.Failed(drivertest.EventDestroy); made != gone {
+			t.Errorf("call %d fails: %d events were made and %d destroyed", k, made, gone)
+		}
+		if made, gone := f.Calls(drivertest.StreamCreate)-f.Failed(drivertest.StreamCreate), f.Calls(drivertest.StreamDestroy)-f.Failed(drivertest.StreamDestroy); made != gone {
+			t.Errorf("call %d fails: %d streams were made and %d destroyed", k, made, gone)
+		}
+	}
+}

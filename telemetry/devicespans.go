@@ -1,0 +1,99 @@
+package telemetry
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+)
+
+// DeviceSpans makes a [SpanDevice] of each launch in a sampled trace, when the device has done it: a child of
+// the launch's span, which has ended by then. Give it to cuda.StreamPoolConfig. All methods are safe for
+// concurrent use.
+type DeviceSpans struct {
+	tracing *tracing
+	lost    atomic.Uint64
+}
+
+// NewDeviceSpans returns what makes the spans of the device of that ordinal, nil if cfg traces nothing.
+func NewDeviceSpans(cfg Config, ordinal int) *DeviceSpans {
+	t := cfg.tracing(ordinal)
+	if t == nil || t.level == LevelOff {
+		return nil
+	}
+	return &DeviceSpans{tracing: t}
+}
+
+// Lost counts launches in sampled traces whose time on the device is not known.
+func (d *DeviceSpans) Lost(launches int) { d.lost.Add(uint64(launches)) }
+
+// Losses is how many were lost.
+func (d *DeviceSpans) Losses() uint64 { return d.lost.Load() }
+
+// Done makes the span. It blocks no longer than the span processors do.
+func (d *DeviceSpans) Done(w *oplog.DeviceWork) {
+	t, parent := d.tracing, spanContext(w.Span)
+	_, span := t.tracer.Start(trace.ContextWithSpanContext(context.Background(), parent), string(SpanDevice), trace.WithTimestamp(w.Began))
+	if !span.IsRecording() {
+		return
+	}
+	held := w.Unattributed
+	for i := range w.Waits {
+		held += max(0, w.Waits[i].Held)
+	}
+	attrs := append(t.stepAttributes(w.Stream, w.Name), number(AttrLaunchID, w.Launch),
+		nanoseconds(AttrQueued, max(0, w.Reached.Sub(w.Prepared))), nanoseconds(AttrHeld, held), nanoseconds(AttrClockError, w.Bound))
+	if len(w.Waits) > 0 {
+		attrs = append(attrs, heldBy(w))
+	}
+	set(span, SpanDevice, t.launches.name(SpanDevice, w.Name), attrs)
+	for i := range w.Waits {
+		if of := &w.Waits[i]; !of.Span.IsZero() {
+			span.AddLink(trace.Link{SpanContext: spanContext(of.Span), Attributes: waitAttributes(of)})
+		}
+	}
+	span.End(trace.WithTimestamp(w.Ended))
+}
+
+// waitAttributes are those of a link to what a launch waited for.
+func waitAttributes(w *oplog.DeviceWait) []attribute.KeyValue {
+	attrs := appendLaunch([]attribute.KeyValue{number(AttrStream, w.Stream), number(AttrGeneration, w.Generation),
+		text(AttrTag, string(w.Tag)), AttrAccess.String(w.Access.String())}, w.Launch)
+	if w.Held < 0 {
+		return attrs
+	}
+	return append(attrs, nanoseconds(AttrHeld, w.Held))
+}
+
+// heldBy lists all waits of a launch in words, those for work of traces that are not sampled, too.
+func heldBy(w *oplog.DeviceWork) attribute.KeyValue {
+	list := make([]string, 0, len(w.Waits)+1)
+	for i := range w.Waits {
+		of := &w.Waits[i]
+		what := "work"
+		switch {
+		case of.Launch != "":
+			what = fmt.Sprintf("launch %d %q", of.For.Launch, of.Launch)
+		case of.For.Launch != 0:
+			what = fmt.Sprintf("launch %d", of.For.Launch)
+		}
+		took := "unattributed"
+		if of.Held >= 0 {
+			took = of.Held.String()
+		}
+		list = append(list, fmt.Sprintf("%s: %s on stream %d (%s of %q, generation %d)", took, what, of.Stream, of.Access, string(of.Tag), of.Generation))
+	}
+	if w.Unattributed > 0 {
+		list = append(list, fmt.Sprintf("%s: the unattributed together", w.Unattributed))
+	}
+	return AttrHeldBy.StringSlice(list)
+}
+
+func nanoseconds(key attribute.Key, d time.Duration) attribute.KeyValue {
+	return key.Int64(d.Nanoseconds())
+}
