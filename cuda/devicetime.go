@@ -106,6 +106,8 @@ type deviceTimes struct {
 	// collecting is held by who looks for what is done, with the clock and pass, the number of the look.
 	collecting sync.Mutex
 	clock      *devtime.Clock
+	// lag is how long after an event in front of it the device begins a kernel.
+	lag time.Duration
 	pass       uint64
 	looked     []*timing
 }
@@ -115,7 +117,11 @@ func newDeviceTimes(drv driver.Driver, sink oplog.DeviceWorkSink) *deviceTimes {
 	if sink == nil {
 		return nil
 	}
-	return &deviceTimes{drv: drv, sink: sink, clock: devtime.New(drv)}
+	d := &deviceTimes{drv: drv, sink: sink, clock: devtime.New(drv)}
+	if device, ok := driver.Unwrap(drv).(interface{ LaunchLag() time.Duration }); ok {
+		d.lag = device.LaunchLag()
+	}
+	return d
 }
 
 // start begins to time a launch; nil if too many are.
@@ -266,7 +272,8 @@ func (d *deviceTimes) look(t *timing, all bool) (done bool) {
 func (d *deviceTimes) tell(t *timing) {
 	defer d.recycle(t)
 	w, last := &t.work, len(t.at)-1
-	w.Reached, w.Began, w.Ended, w.Bound = t.at[0].Time(), t.at[last-1].Time(), t.at[last].Time(), t.bound
+	began := min(t.at[last-1]+monotime.Instant(d.lag), t.at[last])
+	w.Reached, w.Began, w.Ended, w.Bound = t.at[0].Time(), began.Time(), t.at[last].Time(), t.bound
 	w.Unattributed = 0
 	for i := range w.Waits {
 		if i == attributedWaits {

@@ -36,11 +36,13 @@ const (
 	wander      = 2e-6
 )
 
-// readings is how often a base is taken to keep the one with the closest readings, and enough ends
-// that: an idle stream answers sooner.
+// readings is how often a base is taken to keep the one with the closest readings, at most: one that is as close as the closest of
+// the last time but for a part in nearly ends that. Where within such readings the record lies is then much the same each time.
+// Each rate that two bases say counts for one in smooth.
 const (
-	readings = 4
-	enough   = 8 * time.Microsecond
+	readings = 8
+	nearly   = 16
+	smooth   = 4
 )
 
 // ErrFar is the error for a record more than [Reach] from the newest base: its time is not known.
@@ -56,6 +58,8 @@ type Clock struct {
 	// newest is the newest base, spare are what the next is recorded in.
 	newest base
 	spare  [2]driver.Event
+	// closest is a bound that is good enough for the next.
+	closest time.Duration
 	// rate is how much longer the host's clock runs than the device's, as a part, rateError its bound.
 	rate, rateError float64
 }
@@ -92,8 +96,14 @@ func hostClock(drv driver.Driver) func() monotime.Instant {
 // Now is the host's clock.
 func (c *Clock) Now() monotime.Instant { return c.now() }
 
-// Due reports whether the base is to be renewed.
-func (c *Clock) Due() bool { return c.newest.bound == 0 || c.now().Since(c.newest.at) >= Interval }
+// Due reports whether the base is to be renewed: after [Interval], and once after a tenth of that, so that the rate is known.
+func (c *Clock) Due() bool {
+	lasts := Interval
+	if c.rateError == unknownRate {
+		lasts /= 10
+	}
+	return c.newest.bound == 0 || c.now().Since(c.newest.at) >= lasts
+}
 
 // Renew takes a new base. steady is false if the clocks did not go on together since the last one, because
 // the machine slept or a clock was set: what was recorded before cannot be placed. Errors are the
@@ -111,9 +121,12 @@ func (c *Clock) Renew() (steady bool, err error) {
 		if taken.bound == 0 || next.bound < taken.bound {
 			taken, c.spare[0], c.spare[1] = next, c.spare[1], c.spare[0]
 		}
-		if taken.bound <= enough/2 {
+		if taken.bound <= c.closest {
 			break
 		}
+	}
+	if near := taken.bound + taken.bound/nearly; taken.bound > c.closest || near < c.closest {
+		c.closest = near
 	}
 	steady = true
 	if c.newest.bound > 0 {
@@ -165,8 +178,12 @@ func (c *Clock) compare(last, next *base) (steady bool, err error) {
 		return false, nil
 	}
 	if device > 0 && device <= Reach {
-		if e := float64(bound) / float64(device); e < unknownRate {
-			c.rate, c.rateError = float64(ahead)/float64(device), e+wander
+		if e := float64(bound)/float64(device) + wander; e < unknownRate {
+			rate, part := float64(ahead)/float64(device), 1.0/smooth
+			if c.rateError == unknownRate {
+				part = 1
+			}
+			c.rate, c.rateError = c.rate+(rate-c.rate)*part, c.rateError+(e-c.rateError)*part
 		}
 	}
 	return true, nil

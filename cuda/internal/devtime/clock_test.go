@@ -51,13 +51,13 @@ func newClocks(rate float64) (*clocks, *Clock) {
 }
 
 // An hour of a device whose clock gains 40 µs a second, asked at random, is placed within what
-// the clock says, and within 12 µs, which is how far the readings are apart.
+// the clock says, and within 3 µs, though the readings are 9 µs apart and more.
 func TestAnHourIsPlacedWithinTheBound(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	d, c := newClocks(40e-6)
-	d.answers = func() float64 { return 9_000 + rng.ExpFloat64()*3_000 }
+	d.answers = func() float64 { return 9_000 + rng.ExpFloat64()*1_500 }
 	event := driver.Event(1 << 40)
 	worst := time.Duration(0)
 	for d.host < 3600e9 {
@@ -81,8 +81,9 @@ func TestAnHourIsPlacedWithinTheBound(t *testing.T) {
 			worst = max(worst, off)
 		}
 	}
-	if worst > 12*time.Microsecond {
-		t.Errorf("an event was placed %v off", worst)
+	t.Logf("an event was placed %v off", worst)
+	if worst > 3*time.Microsecond {
+		t.Error("that is too far")
 	}
 }
 

@@ -67,11 +67,10 @@ type clockedLaunch struct {
 	kernelBegan, kernelDone float64
 	spanBegan, spanDone     float64
 	queued, held            float64
-	waits                   int
 }
 
 // The device's spans of launches of 2 µs to 50 ms on 8 streams, which wait for each other, are compared with what their
-// kernels read of the device's timer. The two clocks run apart, so the line between them is drawn first.
+// kernels read of the device's timer.
 func TestDeviceSpansAgreeWithTheKernels(t *testing.T) {
 	const streams = 8
 	recorder := tracetest.NewSpanRecorder()
@@ -148,7 +147,7 @@ func (b *bench) clocked(recorder *tracetest.SpanRecorder, leases []*cuda.Lease, 
 			all = append(all, clockedLaunch{
 				kernelBegan: float64(binary.NativeEndian.Uint64(host[16*i:])), kernelDone: float64(binary.NativeEndian.Uint64(host[16*i+8:])),
 				spanBegan: float64(span.StartTime().UnixNano()), spanDone: float64(span.EndTime().UnixNano()),
-				queued: float64(intOf(span, telemetry.AttrQueued)), held: float64(intOf(span, telemetry.AttrHeld)), waits: len(span.Links()),
+				queued: float64(intOf(span, telemetry.AttrQueued)), held: float64(intOf(span, telemetry.AttrHeld)),
 			})
 		}
 	}
@@ -164,43 +163,69 @@ func intOf(s sdktrace.ReadOnlySpan, key attribute.Key) int64 {
 	return 0
 }
 
-// agree compares ends and begins. A begin is compared where the stream was busy when the launch was enqueued: on an idle one the
-// kernel begins when the host has enqueued it.
+// The differences that most launches stay below, in nanoseconds. On an H100 they were 8 µs and 6.
+const (
+	endsApart   = 15_000
+	beginsApart = 12_000
+)
+
+// agree compares ends and begins, in stretches of two seconds: what the clocks gain on each other within one is taken off.
+// An end of a span is that of an event behind the kernel, and comes later where the device has much to do. A begin is
+// compared where the stream was busy when the launch was enqueued: on an idle one the kernel begins when the host has enqueued it.
 func agree(t *testing.T, all []clockedLaunch) {
 	t.Helper()
 	slices.SortFunc(all, func(x, y clockedLaunch) int { return cmp.Compare(x.kernelDone, y.kernelDone) })
-	apart := func(l *clockedLaunch) float64 {
-		return (l.spanDone - all[0].spanDone) - (l.kernelDone - all[0].kernelDone)
-	}
-	// The line goes through the medians of the first and the last quarter.
-	quarter := len(all) / 4
-	at := func(part []clockedLaunch) (x, y float64) {
-		var xs, ys []float64
-		for i := range part {
-			xs, ys = append(xs, part[i].kernelDone-all[0].kernelDone), append(ys, apart(&part[i]))
+	const stretch = 2e9
+	var ends, begins []float64
+	for from := 0; from < len(all); {
+		to := from
+		for to < len(all) && all[to].kernelDone-all[from].kernelDone < stretch {
+			to++
 		}
-		slices.Sort(ys)
-		slices.Sort(xs)
-		return xs[len(xs)/2], ys[len(ys)/2]
-	}
-	x0, y0 := at(all[:quarter])
-	x1, y1 := at(all[len(all)-quarter:])
-	rate := (y1 - y0) / (x1 - x0)
-	t.Logf("the host's clock gains %.1f µs a second on the device's", rate*1e6)
-	var ends, begins, lasted []float64
-	for i := range all {
-		l := &all[i]
-		line := y0 + rate*(l.kernelDone-all[0].kernelDone-x0)
-		ends = append(ends, apart(l)-line)
-		lasted = append(lasted, (l.spanDone-l.spanBegan)-(l.kernelDone-l.kernelBegan))
-		if l.queued+l.held > 50_000 {
-			lineB := y0 + rate*(l.kernelBegan-all[0].kernelDone-x0)
-			begins = append(begins, (l.spanBegan-all[0].spanDone)-(l.kernelBegan-all[0].kernelDone)-lineB)
+		part := all[from:to]
+		apart := make([]float64, len(part))
+		for i, l := range part {
+			apart[i] = (l.spanDone - part[0].spanDone) - (l.kernelDone - part[0].kernelDone)
 		}
+		line := lineThrough(part, apart)
+		for i, l := range part {
+			ends = append(ends, apart[i]-line(l.kernelDone))
+			if l.queued+l.held > 20_000 {
+				begins = append(begins, (l.spanBegan-l.spanDone)-(l.kernelBegan-l.kernelDone))
+			}
+		}
+		from = to
 	}
 	t.Logf("end of the span less the kernel's, ns: %v", spread(ends))
-	t.Logf("begin of the span less the kernel's, of %d on a busy stream, ns: %v", len(begins), spread(begins))
-	t.Logf("the span's length less the kernel's, ns: %v", spread(lasted))
+	t.Logf("begin of the span less the kernel's, as seen from their ends, of %d on a busy stream, ns: %v", len(begins), spread(begins))
+	if dryRun {
+		return // the machine may do other things meanwhile
+	}
+	if at := spread(ends); at[3]-at[1] > endsApart {
+		t.Errorf("nine of ten ends are %d ns apart", at[3]-at[1])
+	}
+	if at := spread(begins); at[1] < -beginsApart || at[3] > beginsApart {
+		t.Errorf("nine of ten begins are %d to %d ns from the kernel's", at[1], at[3])
+	}
+}
+
+// lineThrough goes through the medians of the two halves.
+func lineThrough(part []clockedLaunch, apart []float64) func(kernelDone float64) float64 {
+	half := len(part) / 2
+	middle := func(from, to int) (x, y float64) {
+		if from == to {
+			return 0, 0
+		}
+		ys := slices.Sorted(slices.Values(apart[from:to]))
+		return part[(from+to)/2].kernelDone, ys[len(ys)/2]
+	}
+	x0, y0 := middle(0, half)
+	x1, y1 := middle(half, len(part))
+	rate := 0.0
+	if half > 100 {
+		rate = (y1 - y0) / (x1 - x0)
+	}
+	return func(at float64) float64 { return y1 + rate*(at-x1) }
 }
 
 // spread is p1, p5, the median, p95 and p99.
