@@ -193,6 +193,10 @@ type Config struct {
 	// TraceLevel is which operations become spans; see [telemetry.Level].
 	// FENCEPOST_TRACE_LEVEL: off, launches or operations.
 	TraceLevel telemetry.Level
+	// TimeOneIn is of how many launches on a stream one is timed on the device, of those that are in no sampled
+	// trace: for metrics, see [metrics.DeviceTimes]. 0 means 250, a negative number that only launches of sampled
+	// traces are. FENCEPOST_TIME_ONE_IN.
+	TimeOneIn int
 	// TraceLayers makes a span of each layer that a traced operation passes
 	// through, to see in which of them the time goes; see [telemetry.Probe].
 	// It multiplies the spans. FENCEPOST_TRACE_LAYERS, 1 or 0.

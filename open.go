@@ -160,9 +160,8 @@ func (r *Runtime) openStreams(cfg Config) (err error) {
 	}
 	traced := telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel}
 	streams := cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder, OnSticky: lost, BeginStep: telemetry.Steps(traced, r.driver.Ordinal())}
-	if r.deviceSpans = telemetry.NewDeviceSpans(traced, r.driver.Ordinal()); r.deviceSpans != nil {
-		streams.DeviceWork = r.deviceSpans
-	}
+	streams.DeviceWork = telemetry.NewDeviceSpans(traced, r.driver.Ordinal(), &r.deviceTimes)
+	streams.TimeOneIn = cmp.Or(cfg.TimeOneIn, defaultTimeOneIn)
 	if r.streams, err = cuda.NewStreamPool(r.driver, streams); err != nil {
 		return err
 	}
@@ -265,6 +264,9 @@ func probe(cfg Config, layer string) core.Layer {
 // driver takes later for modules, stacks and printf, and that libraries take
 // for their workspaces. A device with little memory leaves 1 byte of 32.
 const budgetHeadroom = 256 << 20
+
+// defaultTimeOneIn is [Config.TimeOneIn] where that is zero.
+const defaultTimeOneIn = 250
 
 func (r *Runtime) budgetLimit(cfg Config) (uint64, error) {
 	if cfg.Budget > 0 {

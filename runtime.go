@@ -53,13 +53,12 @@ type pooled interface {
 // [Runtime.Streams], [Runtime.Memory] and [Runtime.Launch]. What a service does not
 // call, such as the two halves of a launch, is that of [Runtime.Core].
 type Runtime struct {
-	core    *core.Runtime
-	driver  driver.Driver
-	device  DeviceChoice
-	gpu     bool
-	streams *cuda.StreamPool
-	// deviceSpans is nil if nothing is traced.
-	deviceSpans *telemetry.DeviceSpans
+	core        *core.Runtime
+	driver      driver.Driver
+	device      DeviceChoice
+	gpu         bool
+	streams     *cuda.StreamPool
+	deviceTimes metrics.DeviceTimes
 	memory      *cuda.MemoryManager
 	pool        pooled // nil if the backend has none
 	ops         deviceops.Device
@@ -229,6 +228,7 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		RecordersDropped: r.core.DroppedRecorders,
 		Health:           r.Health,
 		StickyErrors:     r.core.StickyErrors,
+		DeviceTimes:      r.deviceTimes.Snapshot,
 		Guard:            r.guardStats,
 		Memory:           r.DeviceMemory,
 		History: func() metrics.HistoryStats {
@@ -237,9 +237,6 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		Info:    metrics.DeviceInfo{UUID: r.device.UUID, PCIBusID: r.device.PCIBusID, Host: hostName(), Name: r.device.Name, Kind: string(r.device.Kind)},
 		Build:   metrics.BuildInfo{Version: version.Fencepost(), Stack: r.String(), DeviceKind: string(r.device.Kind), DeviceName: r.device.Name},
 		Started: r.opened,
-	}
-	if r.deviceSpans != nil {
-		source.DeviceTimesLost = r.deviceSpans.Losses
 	}
 	if r.incidents != nil {
 		source.Incidents, source.Dumps = r.incidents.Stats, r.dumps.Stats

@@ -15,7 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
-// A launch in a sampled trace is timed: the device notes when it comes to the launch's waits, when each is over, and
+// A launch in a sampled trace is timed, and one in so many of the others on a stream: the device notes when it comes to the launch's waits, when each is over, and
 // when the work is done, by events with timing which order nothing. Reaps see what is done, and tell the sink.
 
 // attributedWaits is how many waits of a launch are timed each for itself.
@@ -93,6 +93,8 @@ func (t *timing) destroy() error { return devtime.Destroy(t.drv, t.events[:]) }
 type deviceTimes struct {
 	drv  driver.Driver
 	sink oplog.DeviceWorkSink
+	// oneIn is of how many launches that are not sampled one is timed; zero for none.
+	oneIn uint32
 	// waiting is how many are outstanding.
 	waiting atomic.Int64
 
@@ -107,31 +109,35 @@ type deviceTimes struct {
 	collecting sync.Mutex
 	clock      *devtime.Clock
 	// lag is how long after an event in front of it the device begins a kernel.
-	lag time.Duration
-	pass       uint64
-	looked     []*timing
+	lag    time.Duration
+	pass   uint64
+	looked []*timing
 }
 
 // newDeviceTimes is nil without a sink.
-func newDeviceTimes(drv driver.Driver, sink oplog.DeviceWorkSink) *deviceTimes {
+func newDeviceTimes(drv driver.Driver, sink oplog.DeviceWorkSink, oneIn uint32) *deviceTimes {
 	if sink == nil {
 		return nil
 	}
-	d := &deviceTimes{drv: drv, sink: sink, clock: devtime.New(drv)}
+	d := &deviceTimes{drv: drv, sink: sink, oneIn: oneIn, clock: devtime.New(drv)}
 	if device, ok := driver.Unwrap(drv).(interface{ LaunchLag() time.Duration }); ok {
 		d.lag = device.LaunchLag()
 	}
 	return d
 }
 
-// start begins to time a launch; nil if too many are.
-func (d *deviceTimes) start(on *stream) *timing {
+// start begins to time a launch of a trace; nil if too many are.
+func (d *deviceTimes) start(on *stream, of *core.SpanContext) *timing {
 	t := d.take()
 	if t == nil {
 		d.sink.Lost(1)
 		return nil
 	}
 	t.on, t.marks, t.failed, t.at, t.bound = on, 0, false, t.at[:0], 0
+	t.work.Span, t.work.Weight = core.SpanRef{}, uint64(d.oneIn)
+	if of.Sampled {
+		t.work.Span, t.work.Weight = of.SpanRef, 1
+	}
 	t.work.Prepared = d.clock.Now().Time()
 	return t
 }

@@ -68,7 +68,7 @@ func newTimedBench(t *testing.T, seed uint64) *timedBench {
 	must(t, err)
 	b.busy, err = device.ModuleFunction(m, "busy")
 	must(t, err)
-	b.streams, err = cuda.NewStreamPool(b.faults, cuda.StreamPoolConfig{DeviceWork: &b.did})
+	b.streams, err = cuda.NewStreamPool(b.faults, cuda.StreamPoolConfig{DeviceWork: &b.did, TimeOneIn: timedOneIn})
 	must(t, err)
 	pool, err := cuda.NewPoolResource(b.faults, b.streams, cuda.PoolConfig{ReapInterval: -1})
 	must(t, err)
@@ -82,6 +82,9 @@ func newTimedBench(t *testing.T, seed uint64) *timedBench {
 	})
 	return b
 }
+
+// timedOneIn is of how many launches on a stream one is timed that is not sampled.
+const timedOneIn = 10
 
 func (b *timedBench) lease() *cuda.Lease {
 	b.Helper()
@@ -205,7 +208,7 @@ func TestWhatIsNotTimed(t *testing.T) {
 	s := b.lease()
 	block := b.alloc(s, "x")
 	events := b.faults.Calls(drivertest.TimingEventCreate)
-	tk, err := b.resource.PrepareUse(ctx, core.UseRequest{Stream: s.ID(), Uses: []core.Use{writing(block)}})
+	tk, err := b.resource.PrepareUse(ctx, core.UseRequest{Stream: s.ID(), Uses: []core.Use{writing(block)}}) // the first of many
 	must(t, err)
 	must(t, b.resource.FinishUse(ctx, tk))
 	equal(t, "events with timing", b.faults.Calls(drivertest.TimingEventCreate), events)
@@ -223,6 +226,29 @@ func TestWhatIsNotTimed(t *testing.T) {
 	b.reap()
 	equal(t, "lost", b.did.lost, 1)
 	equal(t, "told", len(b.did.of("placed")), 1)
+}
+
+// Of the launches on a stream that are not sampled one in so many is timed, and stands for them; those that are sampled stand for themselves.
+func TestOneInSoManyIsTimed(t *testing.T) {
+	b := newTimedBench(t, 1)
+	one, two := b.lease(), b.lease()
+	for i := range 5 * timedOneIn {
+		for _, s := range []*cuda.Lease{one, two} {
+			tk, err := b.resource.PrepareUse(ctx, core.UseRequest{Stream: s.ID(), Launch: "unsampled"})
+			must(t, err)
+			must(t, b.resource.FinishUse(ctx, tk))
+		}
+		if i%7 == 0 {
+			b.launch(one, "sampled", 1)
+		}
+	}
+	b.reap()
+	equal(t, "timed launches that were not sampled", len(b.did.of("unsampled")), 2*5)
+	for _, w := range b.did.done {
+		if want := map[string]uint64{"unsampled": timedOneIn, "sampled": 1}[w.Name]; w.Weight != want || w.Span.IsZero() != (w.Name == "unsampled") {
+			t.Errorf("%s stands for %d launches, want %d, and has the span %v", w.Name, w.Weight, want, w.Span)
+		}
+	}
 }
 
 // slow is a device whose work is done when a test says so.

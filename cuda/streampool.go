@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,8 +41,9 @@ type StreamPool struct {
 	onSticky func(op string, err error)
 	// beginStep does not change; it may be nil.
 	beginStep func(context.Context, oplog.Step) func(error)
-	// deviceWork does not change; it may be nil.
+	// deviceWork does not change; it may be nil. Of timeOneIn launches one is timed, none if it is zero.
 	deviceWork oplog.DeviceWorkSink
+	timeOneIn  uint32
 	_          [64]byte // every launch reads what is above
 
 	waiting, refused atomic.Int64
@@ -90,10 +92,11 @@ type StreamPoolConfig struct {
 	// failed; nil if the trace is not sampled. It must not block and must be safe for
 	// concurrent use.
 	BeginStep func(ctx context.Context, s oplog.Step) (end func(err error))
-	// DeviceWork, if not nil, is told when the device did the launches of sampled traces, by a reap
-	// that sees them done; see telemetry.DeviceSpans. Such a launch takes the host and the device some microseconds
-	// longer, any other nothing.
+	// DeviceWork, if not nil, is told when the device did the launches of sampled traces, and one of TimeOneIn of the others on
+	// each stream, if that is above zero, by a reap that sees them done. A launch that is timed takes the host and the device some
+	// microseconds longer.
 	DeviceWork oplog.DeviceWorkSink
+	TimeOneIn  int
 }
 
 // NewStreamPool returns a pool over drv. No stream is made yet.
@@ -107,7 +110,7 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 	if cfg.Max == 0 {
 		cfg.Max = DefaultMaxStreams
 	}
-	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky, beginStep: cfg.BeginStep, deviceWork: cfg.DeviceWork,
+	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky, beginStep: cfg.BeginStep, deviceWork: cfg.DeviceWork, timeOneIn: uint32(min(max(cfg.TimeOneIn, 0), math.MaxUint32)),
 		leased: map[core.StreamID]*Lease{}, adoptedHandles: map[driver.Stream]bool{}}
 	p.open, p.shut = context.WithCancel(context.Background())
 	pool, err := puddle.NewPool(&puddle.Config[*stream]{

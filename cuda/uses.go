@@ -143,13 +143,18 @@ func (r *tracker) announceOnBlocks(l *launch) (ended <-chan struct{}, err error)
 
 // timed is what notes the launch's times; nil if they are not asked for.
 func (r *tracker) timed(l *launch, req *core.UseRequest) fence.Marks {
-	if !req.Span.Sampled || r.times == nil {
+	if r.times == nil {
 		return nil
 	}
-	if l.timing = r.times.start(l.on); l.timing == nil {
+	if !req.Span.Sampled {
+		if l.untimed++; l.untimed < r.times.oneIn || r.times.oneIn == 0 {
+			return nil
+		}
+		l.untimed = 0
+	}
+	if l.timing = r.times.start(l.on, &req.Span); l.timing == nil {
 		return nil
 	}
-	l.timing.work.Span = req.Span.SpanRef
 	return l.timing
 }
 
@@ -377,7 +382,9 @@ type launch struct {
 	blocks []*block
 	// timing is nil if the launch is not timed.
 	timing *timing
-	_      [8]byte // launches share no cache line
+	// untimed is how many were not since one was.
+	untimed uint32
+	_       [4]byte // launches share no cache line
 }
 
 // launches are those of streams whose own is in use.

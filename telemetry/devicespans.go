@@ -3,7 +3,6 @@ package telemetry
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -17,27 +16,24 @@ import (
 // concurrent use.
 type DeviceSpans struct {
 	tracing *tracing
-	lost    atomic.Uint64
+	next    oplog.DeviceWorkSink
 }
 
-// NewDeviceSpans returns what makes the spans of the device of that ordinal, nil if cfg traces nothing.
-func NewDeviceSpans(cfg Config, ordinal int) *DeviceSpans {
-	t := cfg.tracing(ordinal)
-	if t == nil || t.level == LevelOff {
-		return nil
-	}
-	return &DeviceSpans{tracing: t}
+// NewDeviceSpans returns what makes the spans of the device of that ordinal, and passes all on to next.
+func NewDeviceSpans(cfg Config, ordinal int, next oplog.DeviceWorkSink) *DeviceSpans {
+	return &DeviceSpans{tracing: cfg.tracing(ordinal), next: next}
 }
 
-// Lost counts launches in sampled traces whose time on the device is not known.
-func (d *DeviceSpans) Lost(launches int) { d.lost.Add(uint64(launches)) }
+// Lost passes on that there are launches whose time on the device is not known.
+func (d *DeviceSpans) Lost(launches int) { d.next.Lost(launches) }
 
-// Losses is how many were lost.
-func (d *DeviceSpans) Losses() uint64 { return d.lost.Load() }
-
-// Done makes the span. It blocks no longer than the span processors do.
+// Done makes the span of a launch that has one. It blocks no longer than the span processors do.
 func (d *DeviceSpans) Done(w *oplog.DeviceWork) {
+	d.next.Done(w)
 	t, parent := d.tracing, spanContext(w.Span)
+	if t == nil || t.level == LevelOff || !parent.IsValid() {
+		return
+	}
 	_, span := t.tracer.Start(trace.ContextWithSpanContext(context.Background(), parent), string(SpanDevice), trace.WithTimestamp(w.Began))
 	if !span.IsRecording() {
 		return

@@ -12,8 +12,9 @@ type DeviceWork struct {
 	Launch uint64
 	Name   string
 	Stream core.StreamID
-	// Span is the launch's.
-	Span core.SpanRef
+	// Span is the launch's, if it is in a sampled trace. Weight is how many launches it stands for, of those that are not.
+	Span   core.SpanRef
+	Weight uint64
 	// Prepared is when the host began to queue the launch's waits, Reached when the device had
 	// done all that was before them on the stream, Began when the last wait was over and Ended when
 	// the device had done what was enqueued. Where the host enqueued the work
@@ -48,7 +49,7 @@ type DeviceWait struct {
 type DeviceWorkSink interface {
 	// Done tells of a launch, which w describes until it returns.
 	Done(w *DeviceWork)
-	// Lost says that of so many launches that were to be told of the time is not known: too many were under way, the
+	// Lost says that of so many launches that were to be timed it is not known when the device did them: too many were under way, the
 	// device or the machine stood still, or the driver failed.
 	Lost(launches int)
 }

@@ -64,7 +64,39 @@ var operations = Board{
 				{Expr: `sum by (outcome) (rate(gpumem_waits_total{@}[$__rate_interval]))`, Legend: "{{outcome}}", Proof: moves("cross", 5, "outcome", "queued")},
 				{Expr: `sum(rate(gpumem_waits_total{@, outcome="elided"}[$__rate_interval])) / (sum(rate(gpumem_waits_total{@}[$__rate_interval])) > 0)`,
 					Legend: "share elided", RightUnit: units.PercentUnit, Proof: moves("cross", 0.1)}}},
+		{Row: "What is the device doing?", Title: "Launches at once on the device", Kind: TimeSeries, Unit: units.Short, Width: 12, Stacked: true, None: "none was timed",
+			Shows: "How many launches the device works on at a time, on average, by name: the five that are most, and the others. 1 is a device with one of them at any time. One launch in 250 is timed and stands for all.",
+			Bad:   "Much below 1 while requests wait: the device has nothing to do, and the host or the waits are to blame. One name is nearly all of it: that launch is what to make faster.",
+			Do:    "See \"Held up by waits\" for the waits, \"Latency by operation\" for the host.",
+			Queries: []Query{
+				{Expr: largest(5, "launch", atOnce), Legend: "{{launch}}", Proof: moves("device", 0.1, "launch", "merge")},
+				{Expr: others(5, "launch", atOnce), Legend: "others", Proof: moves("names", 0.1)}}},
+		{Title: "Held up by waits", Kind: TimeSeries, Unit: units.Short, Width: 12, Stacked: true, None: "no wait held a launch up",
+			Shows: "How many launches at a time stand on the device and wait for another stream, by who waits for whom: the five that are most, and the others. The order is exact: each wait is for work on the same block.",
+			Bad:   "It is as much as what the device works on: streams that could run side by side take turns.",
+			Do:    "Give the launches blocks of their own, or the reader a copy. A span gpumem.device of a sampled request names the block.",
+			Queries: []Query{
+				{Expr: largest(5, "launch, waited_for", heldUp), Legend: "{{launch}} for {{waited_for}}", Proof: moves("device", 0.1, "launch", "query", "waited_for", "merge")},
+				{Expr: others(5, "launch, waited_for", heldUp), Legend: "others", Proof: moves("names", 0.1)}}},
+		{Title: "Time on the device by launch", Kind: TimeSeries, Unit: units.Seconds, Width: 24, Log: true, None: "none was timed",
+			Shows:  "99th percentile of the time that launches took on the device, and of the time that waits held them up before, the five largest of each; the buckets end at 10 s.",
+			Bad:    "A launch takes longer than before with the same work: others are on the device with it. Held up is longer than the work: the wait is what its request waits for.",
+			Do:     "Open a sampled request's trace: gpumem.device shows both, and what was waited for.",
+			States: beyondBuckets,
+			Queries: []Query{
+				{Expr: largest(5, "launch", launchTime("gpumem_launch_device_seconds")), Legend: "{{launch}}, on the device", Proof: moves("device", 0.005, "launch", "merge")},
+				{Expr: largest(5, "launch", launchTime("gpumem_launch_held_seconds")), Legend: "{{launch}}, held up", Proof: moves("device", 0.005, "launch", "query")}}},
 	},
+}
+
+const (
+	atOnce = `sum by (launch) (rate(gpumem_launch_device_seconds_sum{@}[$__rate_interval])) > 0`
+	heldUp = `sum by (launch, waited_for) (rate(gpumem_device_wait_seconds_total{@}[$__rate_interval])) > 0`
+)
+
+// launchTime is the 99th percentile of a histogram by launch.
+func launchTime(metric string) string {
+	return `histogram_quantile(0.99, sum by (le, launch) (rate(` + metric + `_bucket{@}[$__rate_interval]))) > 0`
 }
 
 const operationsByName = `sum by (op) (rate(gpumem_operations_total{@}[$__rate_interval])) > 0`

@@ -37,6 +37,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_GUARD_TAGS", "GuardConfig.HuntTags", "tags to hunt, separated by commas"},
 	{"FENCEPOST_INCIDENTS", "Incidents", "the folder for incident files"},
 	{"FENCEPOST_TRACE_LEVEL", "TraceLevel", "what becomes a span: off, launches or operations"},
+	{"FENCEPOST_TIME_ONE_IN", "TimeOneIn", "launches of which one is timed on the device"},
 	{"FENCEPOST_TRACE_LAYERS", "TraceLayers", "a span of each layer: 1 or 0"},
 	{"FENCEPOST_HISTORY", "History", "log records kept in memory"},
 	{"FENCEPOST_HOSTS", "Hosts", "names by which the operators' pages may be asked for"},

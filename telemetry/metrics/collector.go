@@ -70,9 +70,8 @@ type Source struct {
 	Waiting func() int
 	// LogDropped counts log records that were dropped.
 	LogDropped func() uint64
-	// DeviceTimesLost counts launches in sampled traces whose time on the device is not known; see
-	// telemetry.DeviceSpans. Nil without such.
-	DeviceTimesLost func() uint64
+	// DeviceTimes is when the device did launches; see [DeviceTimes].
+	DeviceTimes func() DeviceTimesSnapshot
 	// RecordersDropped counts launch recorders dropped without an end; see
 	// [core.Runtime.DroppedRecorders].
 	RecordersDropped func() uint64
@@ -105,7 +104,7 @@ func (s Source) groups() []group {
 		read(s.History, historyMetrics...),
 		read(s.Waiting, waitingMetrics),
 		read(s.LogDropped, logMetrics),
-		read(s.DeviceTimesLost, deviceTimeMetrics),
+		read(s.DeviceTimes, deviceTimeMetrics...),
 		read(s.RecordersDropped, recorderMetrics),
 		read(s.Health, healthMetrics...),
 		read(s.StickyErrors, stickyMetrics),

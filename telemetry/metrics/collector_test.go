@@ -124,7 +124,7 @@ func fullSource(d metrics.Device) metrics.Source {
 		Waiting:          func() int { return 17 },
 		LogDropped:       func() uint64 { return 31 },
 		RecordersDropped: func() uint64 { return 32 },
-		DeviceTimesLost:  func() uint64 { return 34 },
+		DeviceTimes:      deviceTimes,
 		Health: func() core.Health {
 			return core.Health{OK: true, State: names.HealthDegraded, Signs: []core.HealthSign{{Reason: names.HealthFindings, Since: time.Unix(1_700_000_100, 0)}, {Reason: names.HealthTelemetryLoss, Since: time.Unix(1_700_000_000, 0)}}}
 		},
@@ -398,4 +398,15 @@ func BenchmarkNote(b *testing.B) {
 			calls.Note(oplog.OpAllocate, stream, time.Duration(500+i%16), core.SpanRef{}, nil)
 		}
 	})
+}
+
+// deviceTimes are of two launches, of which one stands for 100 and was held up.
+func deviceTimes() metrics.DeviceTimesSnapshot {
+	var d metrics.DeviceTimes
+	began := time.Unix(1_700_000_000, 0)
+	d.Done(&oplog.DeviceWork{Name: "sort", Weight: 1, Began: began, Ended: began.Add(3 * time.Millisecond)})
+	d.Done(&oplog.DeviceWork{Name: "query", Weight: 100, Began: began, Ended: began.Add(500 * time.Microsecond), Waits: []oplog.DeviceWait{
+		{Launch: "sort", For: core.WaitRef{Launch: 5}, Held: 2 * time.Millisecond}, {For: core.WaitRef{Block: 7}, Held: time.Millisecond}, {Held: -1}}, Unattributed: 4 * time.Millisecond})
+	d.Lost(34)
+	return d.Snapshot()
 }

@@ -94,8 +94,6 @@ var waitingMetrics = family[int]{gauge("gpumem_budget_waiting", "Jobs that wait 
 
 var logMetrics = family[uint64]{counter("gpumem_log_records_dropped_total", "Log records dropped because a sink could not keep up."), itself}
 
-var deviceTimeMetrics = family[uint64]{counter("gpumem_device_times_lost_total", "Launches in sampled traces of which no span says when the device did them: too many were under way, the device or the machine stood still, or the driver failed."), itself}
-
 var recorderMetrics = family[uint64]{counter("gpumem_recorders_dropped_total", "Launch recorders dropped without a commit or an abort."), itself}
 
 var stickyMetrics = family[uint64]{counter("gpumem_sticky_errors_total", "Driver errors seen that lose the device's context for the rest of the process; one lost device may answer with many, see gpumem_device_lost."), itself}

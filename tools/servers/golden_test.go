@@ -226,6 +226,8 @@ func (d *drawing) attributes(attributes []attribute.KeyValue, indent string) {
 		switch kv.Key {
 		case telemetry.AttrGeneration, telemetry.AttrLaunchID, telemetry.AttrStream:
 			value = "#" + d.number(string(kv.Key), value)
+		case telemetry.AttrQueued, telemetry.AttrHeld, telemetry.AttrHeldBy, telemetry.AttrClockError:
+			value = "a time"
 		}
 		fmt.Fprintf(&d.out, "%s%s: %v %s\n", indent, kv.Key, kv.Value.Type(), value)
 	}

@@ -79,8 +79,12 @@ func (s *steps) free(b core.Block) {
 }
 
 func (s *steps) launch(on *cuda.Lease, b core.Block, access core.Access, do func() error) {
+	s.named("stage."+s.scene.name, on, b, access, do)
+}
+
+func (s *steps) named(name string, on *cuda.Lease, b core.Block, access core.Access, do func() error) {
 	s.try(func() error {
-		return s.rt.LaunchNamed(s.ctx, "stage."+s.scene.name, on.ID(), []core.Use{{Block: b.ID, Access: access}}, func(context.Context) error { return do() })
+		return s.rt.LaunchNamed(s.ctx, name, on.ID(), []core.Use{{Block: b.ID, Access: access}}, func(context.Context) error { return do() })
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -46,6 +47,13 @@ var workScenes = []scene{
 			}
 		})
 	}},
+	// What one stream writes takes the device a while, and another stream waits for it.
+	{name: "device", configure: timeAll, act: func(s *steps) { s.loop(quick, s.turns("merge", "query")) }},
+	{name: "names", configure: timeAll, act: func(s *steps) { // more of them than a panel has lines
+		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+			s.loop(quick, s.turns("merge "+name, "query "+name))
+		}
+	}},
 	{name: "abort", act: func(s *steps) {
 		x, _, b := s.pair()
 		s.loop(quick, func(s *steps) {
@@ -75,6 +83,28 @@ var workScenes = []scene{
 			s.fill(x, s.allocate(x, "read", beatBytes))
 		}
 	}},
+}
+
+// longWork is what the device takes for the launches of a scene.
+const longWork = 20 * time.Millisecond
+
+func timeAll(_ *player, cfg *fencepost.Config) { cfg.TimeOneIn = 1 }
+
+// turns is one launch that takes the device some time, and another that waits for it.
+func (s *steps) turns(first, second string) func(*steps) {
+	x, y, b := s.pair()
+	return func(s *steps) {
+		var end func()
+		s.named(first, x, b, core.Write, func() error {
+			end = s.stall(x)
+			return s.rt.Driver().MemsetAsync(b.ID.Ptr, 1, 64, x.Handle())
+		})
+		s.named(second, y, b, core.Read, func() error { return s.rt.Driver().CopyToHostAsync(make([]byte, 64), b.ID.Ptr, y.Handle()) })
+		time.Sleep(longWork)
+		if end != nil {
+			end()
+		}
+	}
 }
 
 // work does what goes on anyway three times as often. On a busy machine a pause

@@ -101,6 +101,9 @@ func (tr *tree) line(s tracetest.SpanStub, depth int) {
 // golden compares the service's one trace with the file.
 func (s *service) golden(file string) {
 	s.Helper()
+	must(s.T, s.web.Wait(s.Context()))
+	must(s.T, s.sim.Synchronize())
+	must(s.T, s.rt.Drain(s.Context())) // sees what the device has done
 	tr := &tree{spans: s.spans.GetSpans(), numbered: map[string]string{}, names: map[trace.SpanID]string{}}
 	for _, span := range tr.spans {
 		if span.SpanContext.TraceID() != tr.spans[0].SpanContext.TraceID() {
