@@ -185,13 +185,19 @@ func (d *deviceTimes) lose(t *timing) {
 
 func (d *deviceTimes) recycle(t *timing) {
 	t.on = nil
+	if !d.keep(t) {
+		_ = t.destroy() // which the device's context does at the latest
+	}
+}
+
+// keep reports false after the end.
+func (d *deviceTimes) keep(t *timing) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
-		_ = t.destroy() // which the device's context does at the latest
-		return
+	if !d.closed {
+		d.spare = append(d.spare, t)
 	}
-	d.spare = append(d.spare, t)
+	return !d.closed
 }
 
 // outstandingAny reports whether a reap may find something done.
@@ -221,6 +227,7 @@ func (d *deviceTimes) collect() error {
 	d.outstanding = d.looked[:0]
 	d.mu.Unlock()
 	left := list[:0]
+	var did, lost []*timing
 	d.pass++
 	for _, t := range list {
 		done := false
@@ -229,9 +236,9 @@ func (d *deviceTimes) collect() error {
 		}
 		switch {
 		case !steady || t.failed:
-			d.lose(t)
+			lost = append(lost, t)
 		case done:
-			d.tell(t)
+			did = append(did, t)
 		default:
 			t.on.timesSeen = d.pass // what is behind it there is not done either
 			left = append(left, t)
@@ -239,11 +246,29 @@ func (d *deviceTimes) collect() error {
 	}
 	clear(list[len(left):])
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.looked = d.outstanding
 	d.outstanding = append(left, d.outstanding...)
 	d.waiting.Store(int64(len(d.outstanding)))
+	d.mu.Unlock()
+	for _, t := range lost {
+		d.lose(t)
+	}
+	d.tellAll(did)
 	return nil
+}
+
+// tellAll goes on where the sink panics.
+func (d *deviceTimes) tellAll(list []*timing) {
+	told := 0
+	defer func() {
+		if told < len(list) {
+			d.tellAll(list[told:])
+		}
+	}()
+	for told < len(list) {
+		told++
+		d.tell(list[told-1])
+	}
 }
 
 // look reports whether the launch is done, and then knows its times. Those of one that takes long are looked for when
@@ -313,9 +338,10 @@ func (d *deviceTimes) close() error {
 	d.loseAll()
 	err := d.clock.Close()
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.closed = true
-	for _, t := range d.spare {
+	all := d.spare
+	d.mu.Unlock()
+	for _, t := range all { // once more, if that was tried
 		err = cmp.Or(err, t.destroy())
 	}
 	return err

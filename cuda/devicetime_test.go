@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -19,11 +20,17 @@ type deviceWork struct {
 	mu   sync.Mutex
 	done []oplog.DeviceWork
 	lost int
+	// panics is how many calls of Done still panic.
+	panics int
 }
 
 func (d *deviceWork) Done(w *oplog.DeviceWork) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.panics > 0 {
+		d.panics--
+		panic("the sink panics")
+	}
 	kept := *w
 	kept.Waits = slices.Clone(w.Waits)
 	d.done = append(d.done, kept)
@@ -202,7 +209,55 @@ func TestManyWaitsAreUnattributedTogether(t *testing.T) {
 	near(t, "the launch", all.Ended.Sub(all.Began), 100*time.Microsecond)
 }
 
-// A launch that is not sampled, was aborted or met a capture has no time, and only what was to be told and cannot be is lost.
+// A launch whose stream captures when it ends has no time: an event would become a part of the graph.
+func TestALaunchThatMeetsACaptureIsNotTimed(t *testing.T) {
+	b := newTimedBench(t, 1)
+	handle, err := b.sim.StreamCreate()
+	must(t, err)
+	s, err := b.streams.Adopt(handle, "capturing")
+	must(t, err)
+	block := b.alloc(b.lease(), "x")
+	tk, err := b.resource.PrepareUse(ctx, sampled(core.UseRequest{Stream: s.ID(), Launch: "captured", Uses: []core.Use{writing(block)}}))
+	must(t, err)
+	records := b.faults.Calls(drivertest.EventRecord)
+	must(t, b.sim.StreamBeginCapture(handle))
+	if err := b.resource.FinishUse(ctx, tk); !errors.Is(err, core.ErrStreamMisuse) {
+		t.Errorf("the end of the launch in a capture: %v", err)
+	}
+	equal(t, "records in the capture", b.faults.Calls(drivertest.EventRecord), records)
+	g, err := b.sim.StreamEndCapture(handle)
+	must(t, err)
+	must(t, b.sim.GraphDestroy(g))
+	b.reap()
+	equal(t, "told", len(b.did.done), 0)
+	equal(t, "lost", b.did.lost, 1)
+	must(t, s.Release())
+	must(t, b.sim.StreamDestroy(handle))
+}
+
+// A sink that panics is the sink's fault, and loses no other launch.
+func TestAPanicOfTheSinkLosesNoOtherLaunch(t *testing.T) {
+	b := newTimedBench(t, 1)
+	s := b.lease()
+	for range 3 {
+		b.launch(s, "x", 1)
+	}
+	b.did.panics = 1
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the sink's panic is gone")
+			}
+		}()
+		b.reap()
+	}()
+	b.launch(s, "x", 1)
+	b.reap()
+	equal(t, "told", len(b.did.done), 3)
+	equal(t, "lost", b.did.lost, 0)
+}
+
+// A launch that is not sampled, or was aborted, has no time, and only what was to be told and cannot be is lost.
 func TestWhatIsNotTimed(t *testing.T) {
 	b := newTimedBench(t, 1)
 	s := b.lease()
@@ -226,6 +281,11 @@ func TestWhatIsNotTimed(t *testing.T) {
 	b.reap()
 	equal(t, "lost", b.did.lost, 1)
 	equal(t, "told", len(b.did.of("placed")), 1)
+	b.faults.FailMethod(drivertest.EventRecord, 1, driver.Unknown) // of an event that was recorded before
+	b.launch(s, "unrecorded", 10, writing(block))
+	b.reap()
+	equal(t, "lost", b.did.lost, 2)
+	equal(t, "told", len(b.did.of("unrecorded")), 0)
 }
 
 // Of the launches on a stream that are not sampled one in so many is timed, and stands for them; those that are sampled stand for themselves.
@@ -254,18 +314,21 @@ func TestOneInSoManyIsTimed(t *testing.T) {
 // slow is a device whose work is done when a test says so.
 type slow struct {
 	*drivertest.Null
-	now     time.Duration
-	held    driver.Stream
-	at      map[driver.Event]time.Duration
-	pending map[driver.Event]bool
-	calls   int
+	now, lag time.Duration
+	ahead    time.Duration // what the device's clock shows beyond the host's
+	held     driver.Stream // its work is done when it is let go
+	at       map[driver.Event]time.Duration
+	pending  map[driver.Event]bool
+	calls    int
 }
 
 func (d *slow) HostTime() (time.Duration, bool) { return d.now, true }
 
+func (d *slow) LaunchLag() time.Duration { return d.lag }
+
 func (d *slow) EventRecord(e driver.Event, s driver.Stream) error {
 	d.calls++
-	d.at[e], d.pending[e] = d.now, s == d.held && len(d.at) > 0 && d.now > 0
+	d.at[e], d.pending[e] = d.now+d.ahead, d.held != 0 && s == d.held
 	return nil
 }
 
@@ -282,42 +345,112 @@ func (d *slow) EventElapsed(from, to driver.Event) (time.Duration, error) {
 	return d.at[to] - d.at[from], nil
 }
 
+// letGo says that the held work was done now, or so much later.
+func (d *slow) letGo(later time.Duration) {
+	d.held = 0
+	for e := range d.pending {
+		if d.pending[e] {
+			d.at[e], d.pending[e] = d.now+d.ahead+later, false
+		}
+	}
+}
+
+// heldBench is a resource over a slow device, with one stream.
+type heldBench struct {
+	*testing.T
+	*slow
+	pool *cuda.PoolResource
+	on   *cuda.Lease
+	did  deviceWork
+}
+
+func newHeldBench(t *testing.T) *heldBench {
+	b := &heldBench{T: t, slow: &slow{Null: &drivertest.Null{}, now: time.Microsecond, lag: 5 * time.Microsecond, at: map[driver.Event]time.Duration{}, pending: map[driver.Event]bool{}}}
+	streams, err := cuda.NewStreamPool(b.slow, cuda.StreamPoolConfig{DeviceWork: &b.did})
+	must(t, err)
+	b.pool, err = cuda.NewPoolResource(b.slow, streams, cuda.PoolConfig{ReapInterval: -1})
+	must(t, err)
+	b.on, err = streams.Acquire(ctx, "x")
+	must(t, err)
+	t.Cleanup(func() {
+		must(t, b.on.Release())
+		must(t, b.pool.Close(ctx))
+		must(t, streams.Close(ctx))
+	})
+	return b
+}
+
+// launch is one that is done when the device lets go.
+func (b *heldBench) launch() {
+	b.Helper()
+	tk, err := b.pool.PrepareUse(ctx, sampled(core.UseRequest{Stream: b.on.ID(), Launch: "slow"}))
+	must(b, err)
+	b.held = b.on.Handle()
+	must(b, b.pool.FinishUse(ctx, tk))
+}
+
+func (b *heldBench) told() oplog.DeviceWork {
+	b.Helper()
+	must(b, b.pool.ReapPending(ctx))
+	if len(b.did.done) != 1 {
+		b.Fatalf("told %d times, and %d are lost", len(b.did.done), b.did.lost)
+	}
+	return b.did.done[0]
+}
+
 // A launch that takes longer than the device's clock reaches is placed: its begin is looked for when the clock is
 // new. When it is done no reap makes a call any more.
 func TestALongLaunchIsPlaced(t *testing.T) {
-	d := &slow{Null: &drivertest.Null{}, at: map[driver.Event]time.Duration{}, pending: map[driver.Event]bool{}}
-	var did deviceWork
-	streams, err := cuda.NewStreamPool(d, cuda.StreamPoolConfig{DeviceWork: &did})
-	must(t, err)
-	pool, err := cuda.NewPoolResource(d, streams, cuda.PoolConfig{ReapInterval: -1})
-	must(t, err)
-	s, err := streams.Acquire(ctx, "x")
-	must(t, err)
-	tk, err := pool.PrepareUse(ctx, sampled(core.UseRequest{Stream: s.ID(), Launch: "long"}))
-	must(t, err)
-	d.held, d.now = s.Handle(), time.Microsecond
-	must(t, pool.FinishUse(ctx, tk))
-	for d.now < 20*time.Second {
-		d.now += 500 * time.Millisecond
-		must(t, pool.ReapPending(ctx))
+	b := newHeldBench(t)
+	b.launch()
+	for b.now < 20*time.Second {
+		b.now += 500 * time.Millisecond
+		must(t, b.pool.ReapPending(ctx))
 	}
-	equal(t, "told", len(did.done), 0)
-	for e := range d.pending {
-		if d.pending[e] {
-			d.at[e], d.pending[e] = d.now, false
-		}
+	equal(t, "told", len(b.did.done), 0)
+	b.letGo(0)
+	w := b.told()
+	near(t, "it took", w.Ended.Sub(w.Began), 20*time.Second)
+	calls := b.calls
+	must(t, b.pool.ReapPending(ctx))
+	equal(t, "calls of an idle device", b.calls, calls)
+}
+
+// A kernel begins some time behind the event in front of it, but not behind its end; and no time goes back.
+func TestAKernelBeginsBehindTheEventInFrontOfIt(t *testing.T) {
+	for took, begins := range map[time.Duration]time.Duration{time.Millisecond: 5 * time.Microsecond, 3 * time.Microsecond: 3 * time.Microsecond, -time.Microsecond: 0} {
+		b := newHeldBench(t)
+		b.launch()
+		b.letGo(took)
+		w := b.told()
+		equal(t, "begin", w.Began.Sub(w.Reached), begins)
+		equal(t, "end", w.Ended.Sub(w.Reached), max(0, took))
 	}
-	must(t, pool.ReapPending(ctx))
-	if len(did.done) != 1 {
-		t.Fatalf("told %d times, and %d are lost", len(did.done), did.lost)
+}
+
+// What was recorded before the clocks went apart cannot be placed.
+func TestASleepOfTheMachineLosesWhatWasUnderWay(t *testing.T) {
+	b := newHeldBench(t)
+	b.launch()
+	must(t, b.pool.ReapPending(ctx))
+	b.now, b.ahead = b.now+3*time.Second, 2*time.Second
+	b.letGo(0)
+	must(t, b.pool.ReapPending(ctx))
+	equal(t, "told", len(b.did.done), 0)
+	equal(t, "lost", b.did.lost, 1)
+}
+
+// However much is under way, so many launches are timed at once.
+func TestNotTooManyLaunchesAreTimedAtOnce(t *testing.T) {
+	b := newHeldBench(t)
+	const launches, most = 10_000, 1 << 13
+	for range launches {
+		b.launch()
 	}
-	near(t, "it took", did.done[0].Ended.Sub(did.done[0].Began), 20*time.Second)
-	calls := d.calls
-	must(t, pool.ReapPending(ctx))
-	equal(t, "calls of an idle device", d.calls, calls)
-	must(t, s.Release())
-	must(t, pool.Close(ctx))
-	must(t, streams.Close(ctx))
+	equal(t, "lost", b.did.lost, launches-most)
+	b.letGo(0)
+	must(t, b.pool.ReapPending(ctx))
+	equal(t, "told", len(b.did.done), most)
 }
 
 // A lost device leaves nothing that each later reap would look at, and Close ends.

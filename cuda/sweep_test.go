@@ -26,6 +26,7 @@ type sweep struct {
 	memory  *cuda.MemoryManager
 	kernel  *cuda.Kernel
 	did     deviceWork
+	timed   int // launches that ended
 	undo    []func() error
 }
 
@@ -218,9 +219,12 @@ func (x *sweep) count(table map[drivertest.Method][2]uint64) {
 	}
 }
 
-// empty checks that nothing is left on the device and nothing was unordered.
+// empty checks that nothing is left on the device, nothing was unordered, and of each launch that was timed the sink has heard.
 func (x *sweep) empty(k uint64) {
 	x.Helper()
+	if told := len(x.did.done) + x.did.lost; told != x.timed {
+		x.Errorf("after failed call %d the sink has heard of %d launches of %d", k, told, x.timed)
+	}
 	books := x.sim.Books()
 	if want := (sim.Books{Reserved: books.Reserved}); books != want {
 		x.Errorf("after failed call %d the device still holds %+v", k, books)

@@ -89,6 +89,7 @@ func sweepTimed(x *sweep) error {
 		if err != nil {
 			return err
 		}
+		x.timed++
 		if err := x.rt.Resource().FinishUse(ctx, t); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +13,13 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // A request's trace shows the device: when its launch began and ended there, and the launch of another request, sampled or
@@ -109,5 +112,23 @@ func about(t *testing.T, what string, got, want time.Duration) {
 	t.Helper()
 	if (got - want).Abs() > 50*time.Microsecond {
 		t.Errorf("%s %v, want %v", what, got, want)
+	}
+}
+
+// A launch of no sampled trace has no span, and is passed on.
+func TestAnUnsampledLaunchHasNoSpanOfTheDevice(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	var next metrics.DeviceTimes
+	spans := telemetry.NewDeviceSpans(telemetry.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))}, 0, &next)
+	spans.Done(&oplog.DeviceWork{Name: "query", Weight: 250})
+	spans.Lost(1)
+	if n := len(recorder.Started()); n != 0 {
+		t.Errorf("%d spans", n)
+	}
+	var want metrics.DeviceTimes
+	want.Done(&oplog.DeviceWork{Name: "query", Weight: 250})
+	want.Lost(1)
+	if got := next.Snapshot(); !reflect.DeepEqual(got, want.Snapshot()) {
+		t.Errorf("passed on was %+v", got)
 	}
 }

@@ -410,3 +410,30 @@ func deviceTimes() metrics.DeviceTimesSnapshot {
 	d.Lost(34)
 	return d.Snapshot()
 }
+
+// However many launches there are, 64 have series of their own, and 64 pairs of who waited for whom.
+func TestLaunchesAreBounded(t *testing.T) {
+	var d metrics.DeviceTimes
+	for i := range 200 {
+		d.Done(&oplog.DeviceWork{Name: fmt.Sprint("launch ", i), Weight: 1, Waits: []oplog.DeviceWait{{Launch: "x", For: core.WaitRef{Launch: 1}, Held: time.Second}}})
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, DeviceTimes: d.Snapshot}))(t))
+	for _, f := range must.Get(registry.Gather())(t) {
+		count, held := uint64(0), 0.0
+		for _, m := range f.GetMetric() {
+			count += m.GetHistogram().GetSampleCount()
+			held += m.GetCounter().GetValue()
+		}
+		switch f.GetName() {
+		case "gpumem_launch_device_seconds", "gpumem_launch_held_seconds":
+			if len(f.GetMetric()) != metrics.MaxTags+1 || count != 200 {
+				t.Errorf("%s has %d series of %d launches", f.GetName(), len(f.GetMetric()), count)
+			}
+		case "gpumem_device_wait_seconds_total":
+			if len(f.GetMetric()) != metrics.MaxTags+1 || held != 200 {
+				t.Errorf("%s has %d series of %v seconds", f.GetName(), len(f.GetMetric()), held)
+			}
+		}
+	}
+}

@@ -38,11 +38,9 @@ const (
 
 // readings is how often a base is taken to keep the one with the closest readings, at most: one that is as close as the closest of
 // the last time but for a part in nearly ends that. Where within such readings the record lies is then much the same each time.
-// Each rate that two bases say counts for one in smooth.
 const (
 	readings = 8
 	nearly   = 16
-	smooth   = 4
 )
 
 // ErrFar is the error for a record more than [Reach] from the newest base: its time is not known.
@@ -179,11 +177,7 @@ func (c *Clock) compare(last, next *base) (steady bool, err error) {
 	}
 	if device > 0 && device <= Reach {
 		if e := float64(bound)/float64(device) + wander; e < unknownRate {
-			rate, part := float64(ahead)/float64(device), 1.0/smooth
-			if c.rateError == unknownRate {
-				part = 1
-			}
-			c.rate, c.rateError = c.rate+(rate-c.rate)*part, c.rateError+(e-c.rateError)*part
+			c.rate, c.rateError = float64(ahead)/float64(device), e
 		}
 	}
 	return true, nil

@@ -51,13 +51,13 @@ func newClocks(rate float64) (*clocks, *Clock) {
 }
 
 // An hour of a device whose clock gains 40 µs a second, asked at random, is placed within what
-// the clock says, and within 3 µs, though the readings are 9 µs apart and more.
+// the clock says, and within 5 µs, though the readings are 9 µs apart and more.
 func TestAnHourIsPlacedWithinTheBound(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	d, c := newClocks(40e-6)
-	d.answers = func() float64 { return 9_000 + rng.ExpFloat64()*1_500 }
+	d.answers = func() float64 { return 9_000 + rng.ExpFloat64()*6_000 }
 	event := driver.Event(1 << 40)
 	worst := time.Duration(0)
 	for d.host < 3600e9 {
@@ -77,12 +77,15 @@ func TestAnHourIsPlacedWithinTheBound(t *testing.T) {
 		if off > bound {
 			t.Fatalf("after %v an event is placed %v off, and the bound is %v", time.Duration(d.host), off, bound)
 		}
-		if time.Duration(d.host) > Reach { // the rate is known
+		switch {
+		case time.Duration(d.host) > Reach:
 			worst = max(worst, off)
+		case time.Duration(truth) > Interval/5 && off > 40*time.Microsecond: // the rate is known by two bases near each other
+			t.Fatalf("after %v an event is placed %v off", time.Duration(d.host), off)
 		}
 	}
 	t.Logf("an event was placed %v off", worst)
-	if worst > 3*time.Microsecond {
+	if worst > 5*time.Microsecond {
 		t.Error("that is too far")
 	}
 }

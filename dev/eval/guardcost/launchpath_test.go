@@ -33,7 +33,7 @@ const pieces = 16 // of quarantine
 func newLaunchPath(t *testing.T, device driver.Driver, quarantine uint64) *launchPath {
 	t.Helper()
 	p := &launchPath{T: t, calls: drivertest.NewFaults(device)}
-	p.rt = opened(t, fencepost.Config{Driver: p.calls, Guard: "hunt",
+	p.rt = opened(t, fencepost.Config{Driver: p.calls, Guard: "hunt", TimeOneIn: -1,
 		GuardConfig: debugguard.Config{QuarantineBytes: 2 * quarantine, QuarantineAge: -1},
 		Async:       cuda.AsyncConfig{ReapInterval: -1}})
 	for _, l := range []**cuda.Lease{&p.checked, &p.other} {
