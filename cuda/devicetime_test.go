@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -207,6 +208,34 @@ func TestManyWaitsAreUnattributedTogether(t *testing.T) {
 	}
 	near(t, "all waits", held, 7*time.Millisecond)
 	near(t, "the launch", all.Ended.Sub(all.Began), 100*time.Microsecond)
+}
+
+// sampling is a layer that samples all launches.
+type sampling struct{ core.Resource }
+
+func (s sampling) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+	return s.Resource.PrepareUse(ctx, sampled(req))
+}
+
+// A graph is timed as one launch, from its first work to its last.
+func TestAGraphIsTimedAsOneLaunch(t *testing.T) {
+	b := newTimedBench(t, 1)
+	s := b.lease()
+	block := b.alloc(s, "x")
+	rt, err := core.NewRuntime(sampling{b.resource}, nil)
+	must(t, err)
+	g, err := s.Capture(ctx, "graph", []core.Use{writing(block)}, func(h driver.Stream) error {
+		l := &driver.Launch{Function: b.busy, Stream: h, Args: []driver.Arg{driver.U64(300)}}
+		return errors.Join(b.sim.Launch(l), b.sim.Launch(l))
+	})
+	must(t, err)
+	must(t, g.Launch(ctx, rt, s))
+	b.reap()
+	must(t, g.Close())
+	if len(b.did.done) != 1 {
+		t.Fatalf("told %d times", len(b.did.done))
+	}
+	near(t, "the graph took", b.did.done[0].Ended.Sub(b.did.done[0].Began), 600*time.Microsecond)
 }
 
 // A launch whose stream captures when it ends has no time: an event would become a part of the graph.

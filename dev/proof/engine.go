@@ -30,7 +30,15 @@ type EngineRunner struct {
 	launches []engineLaunch
 	behind   fence.Plan // of the free or the recorded use that is under way
 	held     []*fence.Frontier
+	// marks is how many the launch that was prepared last was timed by.
+	marks marks
 }
+
+// marks counts them: what times a launch orders nothing.
+type marks int
+
+// Mark counts one.
+func (m *marks) Mark(driver.Stream) { *m++ }
 
 // engineBlock is what a resource keeps of one.
 type engineBlock struct {
@@ -205,8 +213,12 @@ func (r *EngineRunner) prepare(o program.Op, s Step, must *Outcome) error {
 		r.streams[o.Stream].LeaveOwn(l.own)
 		return nil
 	}
-	if err := l.point.Fence(&l.intent, nil); err != nil {
+	r.marks = 0
+	if err := l.point.Fence(&l.intent, &r.marks); err != nil {
 		return err
+	}
+	if int(r.marks) != 1+len(l.intent.Waited) {
+		return fmt.Errorf("%w: a launch with %d waits is timed by %d marks before its work", ErrAnswer, len(l.intent.Waited), r.marks)
 	}
 	if r.put(o, s, oracle.Begin); o.Kind != program.Abort {
 		r.put(o, s, oracle.Work)
