@@ -238,6 +238,82 @@ func TestAGraphIsTimedAsOneLaunch(t *testing.T) {
 	near(t, "the graph took", b.did.done[0].Ended.Sub(b.did.done[0].Began), 600*time.Microsecond)
 }
 
+// Launches on many streams, which wait for each other, are timed while others reap and the resource is closed at last:
+// each that is to be timed is told or lost, and its times are in order.
+func TestTimedLaunchesHammer(t *testing.T) {
+	device, err := sim.Open(sim.Config{Bytes: 64 << 20})
+	must(t, err)
+	var did deviceWork
+	streams, err := cuda.NewStreamPool(device, cuda.StreamPoolConfig{DeviceWork: &did, TimeOneIn: timedOneIn})
+	must(t, err)
+	pool, err := cuda.NewPoolResource(device, streams, cuda.PoolConfig{ReapInterval: time.Millisecond})
+	must(t, err)
+	const goroutines = 6
+	each := 40 * timedOneIn
+	if testing.Short() {
+		each = 8 * timedOneIn
+	}
+	var blocks []core.Block
+	var leases []*cuda.Lease
+	for range goroutines {
+		l, err := streams.Acquire(ctx, "hammer")
+		must(t, err)
+		b, err := pool.Allocate(ctx, core.Request{Bytes: 256, Stream: l.ID()})
+		must(t, err)
+		leases, blocks = append(leases, l), append(blocks, b)
+	}
+	var work, reaps sync.WaitGroup
+	stop := make(chan struct{})
+	for range 2 {
+		reaps.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					if err := pool.ReapPending(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	for g, l := range leases {
+		work.Go(func() {
+			for i := range each {
+				req := core.UseRequest{Stream: l.ID(), Launch: "hammer", Wait: true, Uses: []core.Use{writing(blocks[g]), reading(blocks[(g+i)%goroutines])}}
+				if i%2 == 0 {
+					req = sampled(req)
+				}
+				tk, err := pool.PrepareUse(ctx, req)
+				if err == nil {
+					err = pool.FinishUse(ctx, tk)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	close(stop)
+	reaps.Wait()
+	for g, l := range leases {
+		_, err := pool.Deallocate(ctx, blocks[g].ID)
+		must(t, err)
+		must(t, l.Release())
+	}
+	must(t, pool.Close(ctx))
+	must(t, streams.Close(ctx))
+	equal(t, "told and lost", len(did.done)+did.lost, goroutines*(each/2+each/2/timedOneIn))
+	for _, w := range did.done {
+		if w.Began.Before(w.Reached) || w.Ended.Before(w.Began) {
+			t.Fatalf("reached at %v, began at %v, ended at %v", w.Reached, w.Began, w.Ended)
+		}
+	}
+	must(t, device.Close())
+}
+
 // A launch whose stream captures when it ends has no time: an event would become a part of the graph.
 func TestALaunchThatMeetsACaptureIsNotTimed(t *testing.T) {
 	b := newTimedBench(t, 1)
