@@ -79,12 +79,12 @@ var operations = Board{
 				{Expr: largest(5, "launch, waited_for", heldUp), Legend: "{{launch}} for {{waited_for}}", Proof: moves("device", 0.1, "launch", "query", "waited_for", "merge")},
 				{Expr: others(5, "launch, waited_for", heldUp), Legend: "others", Proof: moves("names", 0.1)}}},
 		{Title: "Time on the device by launch", Kind: TimeSeries, Unit: units.Seconds, Width: 24, Log: true, None: "none was timed",
-			Shows:  "99th percentile of the time that launches took on the device, and of the time that waits held them up before, the five largest of each; the buckets end at 10 s.",
+			Shows:  "99th percentile of the time that launches took on the device, and of the time that waits held them up before, the five largest of each; classic buckets end at 10 s. A point is a launch that was traced.",
 			Bad:    "A launch takes longer than before with the same work: others are on the device with it. Held up is longer than the work: the wait is what its request waits for.",
 			Do:     "Open a sampled request's trace: gpumem.device shows both, and what was waited for.",
 			States: beyondBuckets,
 			Queries: []Query{
-				{Expr: largest(5, "launch", launchTime("gpumem_launch_device_seconds")), Legend: "{{launch}}, on the device", Proof: moves("device", 0.005, "launch", "merge")},
+				{Expr: largest(5, "launch", launchTime("gpumem_launch_device_seconds")), Legend: "{{launch}}, on the device", Exemplars: true, Proof: moves("device", 0.005, "launch", "merge")},
 				{Expr: largest(5, "launch", launchTime("gpumem_launch_held_seconds")), Legend: "{{launch}}, held up", Proof: moves("device", 0.005, "launch", "query")}}},
 	},
 }
@@ -94,9 +94,9 @@ const (
 	heldUp = `sum by (launch, waited_for) (rate(gpumem_device_wait_seconds_total{@}[$__rate_interval])) > 0`
 )
 
-// launchTime is the 99th percentile of a histogram by launch.
+// launchTime is the 99th percentile of a histogram by launch, of native buckets where there are any.
 func launchTime(metric string) string {
-	return `histogram_quantile(0.99, sum by (le, launch) (rate(` + metric + `_bucket{@}[$__rate_interval]))) > 0`
+	return `histogram_quantile(0.99, sum by (launch) (rate(` + metric + `{@}[$__rate_interval]))) > 0 or histogram_quantile(0.99, sum by (le, launch) (rate(` + metric + `_bucket{@}[$__rate_interval]))) > 0`
 }
 
 const operationsByName = `sum by (op) (rate(gpumem_operations_total{@}[$__rate_interval])) > 0`

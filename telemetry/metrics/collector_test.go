@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"os"
 	"reflect"
 	"runtime"
@@ -435,5 +436,36 @@ func TestLaunchesAreBounded(t *testing.T) {
 				t.Errorf("%s has %d series of %v seconds", f.GetName(), len(f.GetMetric()), held)
 			}
 		}
+	}
+}
+
+// A launch with a span is the exemplar of its bucket, the newest of each.
+func TestALaunchOnTheDeviceIsAnExemplar(t *testing.T) {
+	var d metrics.DeviceTimes
+	began := time.Unix(1_700_000_000, 0)
+	for i, took := range []time.Duration{time.Millisecond, time.Second, time.Millisecond, time.Millisecond} {
+		span := core.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{byte(i + 1)}}
+		if i == 3 {
+			span = core.SpanRef{}
+		}
+		d.Done(&oplog.DeviceWork{Name: "query", Weight: 1, Span: span, Began: began, Ended: began.Add(took)})
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, DeviceTimes: d.Snapshot}))(t))
+	spans := map[string]bool{}
+	for _, f := range must.Get(registry.Gather())(t) {
+		if f.GetName() != "gpumem_launch_device_seconds" {
+			continue
+		}
+		for _, b := range f.GetMetric()[0].GetHistogram().GetBucket() {
+			for _, l := range b.GetExemplar().GetLabel() {
+				if l.GetName() == "span_id" {
+					spans[l.GetValue()] = true
+				}
+			}
+		}
+	}
+	if want := map[string]bool{"0200000000000000": true, "0300000000000000": true}; !maps.Equal(spans, want) {
+		t.Errorf("the exemplars are of the spans %v, want %v", spans, want)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
@@ -23,13 +22,43 @@ const (
 // [oplog.DeviceWorkSink]: a launch that is timed counts as often as its weight says.
 type DeviceTimes struct {
 	mu       sync.Mutex
+	since    time.Time
 	launches map[string]*launchTimes
 	waits    map[waitPair]time.Duration
 	lost     uint64
 }
 
 // launchTimes are those of launches of one name.
-type launchTimes struct{ ran, held core.Durations }
+type launchTimes struct{ ran, held deviceDurations }
+
+// deviceDurations are durations, with the newest in each classic bucket that has a span.
+type deviceDurations struct {
+	latency
+	newest [classicBounds + 1]*exemplar
+}
+
+func (d *deviceDurations) note(took time.Duration, w *oplog.DeviceWork) {
+	took = max(0, took)
+	cell := grid.cellOf(uint64(took))
+	d.cells[cell] += w.Weight
+	d.calls += w.Weight
+	d.nanoseconds += uint64(took) * w.Weight
+	if !w.Span.IsZero() {
+		d.newest[grid.classic[cell]] = &exemplar{w.Span, took, w.Ended}
+	}
+}
+
+// snapshot is what was noted so far.
+func (d *deviceDurations) snapshot() latency {
+	now := d.latency
+	for _, x := range d.newest {
+		if x != nil {
+			now.exemplars = append(now.exemplars, *x)
+		}
+	}
+	slices.SortFunc(now.exemplars, func(a, b exemplar) int { return a.at.Compare(b.at) })
+	return now
+}
 
 // waitPair is a launch's name and that of what it waited for.
 type waitPair struct{ launch, waitedFor string }
@@ -58,8 +87,8 @@ func (d *DeviceTimes) Done(w *oplog.DeviceWork) {
 		d.wait(waitPair{name, string(OtherTag)}, w.Unattributed*time.Duration(w.Weight))
 	}
 	times := d.of(name)
-	note(&times.ran, w.Ended.Sub(w.Began), w.Weight)
-	note(&times.held, held, w.Weight)
+	times.ran.note(w.Ended.Sub(w.Began), w)
+	times.held.note(held, w)
 }
 
 func launchLabel(name string) string {
@@ -71,7 +100,7 @@ func launchLabel(name string) string {
 
 func (d *DeviceTimes) of(name string) *launchTimes {
 	if d.launches == nil {
-		d.launches = map[string]*launchTimes{}
+		d.launches, d.since = map[string]*launchTimes{}, time.Now()
 	}
 	if d.launches[name] == nil {
 		if len(d.launches) >= MaxTags {
@@ -102,31 +131,21 @@ func (d *DeviceTimes) wait(pair waitPair, held time.Duration) {
 	d.waits[pair] += held
 }
 
-// note counts d so many times.
-func note(h *core.Durations, d time.Duration, times uint64) {
-	var one core.Durations
-	one.Note(max(0, d))
-	for i := range one.Buckets {
-		one.Buckets[i] *= times
-	}
-	one.Nanoseconds *= float64(times)
-	h.Merge(&one)
-}
-
 // DeviceTimesSnapshot is what [DeviceTimes] have gathered.
 type DeviceTimesSnapshot struct {
-	launches map[string]launchTimes
-	waits    map[waitPair]time.Duration
-	lost     uint64
+	since     time.Time
+	ran, held map[string]latency
+	waits     map[waitPair]time.Duration
+	lost      uint64
 }
 
 // Snapshot is what was gathered so far.
 func (d *DeviceTimes) Snapshot() DeviceTimesSnapshot {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := DeviceTimesSnapshot{launches: make(map[string]launchTimes, len(d.launches)), waits: maps.Clone(d.waits), lost: d.lost}
+	s := DeviceTimesSnapshot{since: d.since, ran: map[string]latency{}, held: map[string]latency{}, waits: maps.Clone(d.waits), lost: d.lost}
 	for name, times := range d.launches {
-		s.launches[name] = *times
+		s.ran[name], s.held[name] = times.ran.snapshot(), times.held.snapshot()
 	}
 	return s
 }
@@ -138,14 +157,10 @@ func (s DeviceTimesSnapshot) sortedWaits() []waitPair {
 }
 
 var deviceTimeMetrics = []family[DeviceTimesSnapshot]{
-	{histogram("gpumem_launch_device_seconds", "Time that launches took on the device, by name: from the end of their last wait to the end of their work. Those of sampled traces and one in so many of the others on each stream are timed, and count for all; 64 names, the rest as other. The sum over time is how many launches the device does at once.", "launch"),
-		func(s DeviceTimesSnapshot, out sender) {
-			s.each(out, func(t *launchTimes) *core.Durations { return &t.ran })
-		}},
-	{histogram("gpumem_launch_held_seconds", "Time that launches were held up on the device by waits for other streams, by name.", "launch"),
-		func(s DeviceTimesSnapshot, out sender) {
-			s.each(out, func(t *launchTimes) *core.Durations { return &t.held })
-		}},
+	{histogram("gpumem_launch_device_seconds", "Time that launches took on the device, by name, classic and native: from the end of their last wait to the end of their work. Those of sampled traces and one in so many of the others on each stream are timed, and count for all; 64 names, the rest as other. The sum over time is how many launches the device does at once. Exemplars are of those with a span.", "launch"),
+		func(s DeviceTimesSnapshot, out sender) { s.each(out, s.ran) }},
+	{histogram("gpumem_launch_held_seconds", "Time that launches were held up on the device by waits for other streams, by name, classic and native.", "launch"),
+		func(s DeviceTimesSnapshot, out sender) { s.each(out, s.held) }},
 	{counter("gpumem_device_wait_seconds_total", "Time that launches of one name were held up on the device by waits for launches of another; 64 pairs, the rest as other.", "launch", "waited_for"),
 		func(s DeviceTimesSnapshot, out sender) {
 			for _, pair := range s.sortedWaits() {
@@ -156,9 +171,9 @@ var deviceTimeMetrics = []family[DeviceTimesSnapshot]{
 		whole(func(s DeviceTimesSnapshot) uint64 { return s.lost })},
 }
 
-func (s DeviceTimesSnapshot) each(out sender, of func(*launchTimes) *core.Durations) {
-	for _, name := range slices.Sorted(maps.Keys(s.launches)) {
-		times := s.launches[name]
-		out.durations(of(&times), name)
+func (s DeviceTimesSnapshot) each(out sender, of map[string]latency) {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		times := of[name]
+		out.latency(&times, s.since, name)
 	}
 }

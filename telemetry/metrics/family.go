@@ -123,16 +123,13 @@ func (s sender) instant(at time.Time) {
 }
 
 // durations sends a histogram in seconds.
-func (s sender) durations(h *core.Durations, labels ...string) {
+func (s sender) durations(h *core.Durations) {
 	atMost, below := map[float64]uint64{}, uint64(0)
 	for i, bound := range (core.Durations{}).Bounds() {
 		below += h.Buckets[i]
 		atMost[bound.Seconds()] = below
 	}
-	for i, label := range labels {
-		labels[i] = strings.ToValidUTF8(label, "\uFFFD")
-	}
-	s.ch <- prometheus.MustNewConstHistogram(s.desc, h.Count(), h.Nanoseconds/1e9, atMost, labels...)
+	s.ch <- prometheus.MustNewConstHistogram(s.desc, h.Count(), h.Nanoseconds/1e9, atMost)
 }
 
 // Info describes a metric, for documents and for those who check queries.

@@ -3,6 +3,7 @@ package metrics
 import (
 	"encoding/hex"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,14 +66,15 @@ func (m bothHistograms) Write(out *dto.Metric) error {
 	return nil
 }
 
-// latency sends the durations of one operation. An exemplar names the trace and
-// the span of a call.
-func (s sender) latency(l *latency, since time.Time, op string) {
+// latency sends the durations of what the label says. An exemplar names the trace and
+// the span of one.
+func (s sender) latency(l *latency, since time.Time, label string) {
+	label = strings.ToValidUTF8(label, "\uFFFD")
 	classic, native, short := l.buckets()
 	sum := float64(l.nanoseconds) / 1e9
 	var m prometheus.Metric = bothHistograms{
-		prometheus.MustNewConstHistogram(s.desc, l.calls, sum, classic, op),
-		prometheus.MustNewConstNativeHistogram(s.desc, l.calls, sum, native, nil, short, nativeSchema, zeroThreshold, since, op),
+		prometheus.MustNewConstHistogram(s.desc, l.calls, sum, classic, label),
+		prometheus.MustNewConstNativeHistogram(s.desc, l.calls, sum, native, nil, short, nativeSchema, zeroThreshold, since, label),
 	}
 	var exemplars []prometheus.Exemplar
 	for _, x := range l.exemplars {
