@@ -160,7 +160,7 @@ func (r *Runtime) openStreams(cfg Config) (err error) {
 	}
 	traced := telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel}
 	streams := cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder, OnSticky: lost, BeginStep: telemetry.Steps(traced, r.driver.Ordinal())}
-	streams.DeviceWork = telemetry.NewDeviceSpans(traced, r.driver.Ordinal(), &r.deviceTimes)
+	streams.DeviceWork = telemetry.DeviceSpans(traced, r.driver.Ordinal(), &r.deviceTimes)
 	streams.TimeOneIn = cmp.Or(cfg.TimeOneIn, defaultTimeOneIn)
 	if r.streams, err = cuda.NewStreamPool(r.driver, streams); err != nil {
 		return err

@@ -3,7 +3,6 @@ package cuda
 import (
 	"cmp"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,8 +14,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
-// A launch in a sampled trace is timed, and one in so many of the others on a stream: the device notes when it comes to the launch's waits, when each is over, and
-// when the work is done, by events with timing which order nothing. Reaps see what is done, and tell the sink.
+// A launch in a sampled trace is timed, and one in so many of the others on a stream: the device notes when it
+// comes to the launch's waits, when each is over, and when the work is done, by events with timing, which order
+// nothing. Reaps see what is done, and tell the sink.
 
 // attributedWaits is how many waits of a launch are timed each for itself.
 const attributedWaits = 4
@@ -109,9 +109,10 @@ type deviceTimes struct {
 	collecting sync.Mutex
 	clock      *devtime.Clock
 	// lag is how long after an event in front of it the device begins a kernel.
-	lag    time.Duration
-	pass   uint64
-	looked []*timing
+	lag  time.Duration
+	pass uint64
+	// looked, did and lost are lists that a look uses again.
+	looked, did, lost []*timing
 }
 
 // newDeviceTimes is nil without a sink.
@@ -119,11 +120,7 @@ func newDeviceTimes(drv driver.Driver, sink oplog.DeviceWorkSink, oneIn uint32) 
 	if sink == nil {
 		return nil
 	}
-	d := &deviceTimes{drv: drv, sink: sink, oneIn: oneIn, clock: devtime.New(drv)}
-	if device, ok := driver.Unwrap(drv).(interface{ LaunchLag() time.Duration }); ok {
-		d.lag = device.LaunchLag()
-	}
-	return d
+	return &deviceTimes{drv: drv, sink: sink, oneIn: oneIn, clock: devtime.New(drv), lag: driver.LaunchLagOf(drv)}
 }
 
 // start begins to time a launch of a trace; nil if too many are.
@@ -214,10 +211,13 @@ func (d *deviceTimes) collect() error {
 	renewed, steady := false, true
 	if d.clock.Due() {
 		var err error
-		if steady, err = d.clock.Renew(); err != nil {
-			if errors.Is(err, core.ErrSticky) {
-				d.loseAll()
-			}
+		switch steady, err = d.clock.Renew(); {
+		case errors.Is(err, devtime.ErrBusy):
+			return nil // the next look tells
+		case errors.Is(err, core.ErrSticky):
+			d.loseAll()
+			return err
+		case err != nil:
 			return err
 		}
 		renewed = true
@@ -226,8 +226,7 @@ func (d *deviceTimes) collect() error {
 	list := d.outstanding
 	d.outstanding = d.looked[:0]
 	d.mu.Unlock()
-	left := list[:0]
-	var did, lost []*timing
+	left, did, lost := list[:0], d.did[:0], d.lost[:0]
 	d.pass++
 	for _, t := range list {
 		done := false
@@ -246,7 +245,7 @@ func (d *deviceTimes) collect() error {
 	}
 	clear(list[len(left):])
 	d.mu.Lock()
-	d.looked = d.outstanding
+	d.looked, d.did, d.lost = d.outstanding, did, lost
 	d.outstanding = append(left, d.outstanding...)
 	d.waiting.Store(int64(len(d.outstanding)))
 	d.mu.Unlock()
@@ -316,14 +315,16 @@ func (d *deviceTimes) tell(t *timing) {
 	d.sink.Done(w)
 }
 
+// loseAll gives up what is outstanding.
 func (d *deviceTimes) loseAll() {
 	d.mu.Lock()
-	list := slices.Clone(d.outstanding)
+	n := len(d.outstanding)
+	d.spare = append(d.spare, d.outstanding...)
 	d.outstanding = d.outstanding[:0]
 	d.waiting.Store(0)
 	d.mu.Unlock()
-	for _, t := range list {
-		d.lose(t)
+	if n > 0 {
+		d.sink.Lost(n)
 	}
 }
 
@@ -335,13 +336,12 @@ func (d *deviceTimes) close() error {
 	_ = d.collect() // what it could not tell is lost
 	d.collecting.Lock()
 	defer d.collecting.Unlock()
+	d.mu.Lock()
+	d.closed = true // a launch that ends from now on gives its events back itself
+	d.mu.Unlock()
 	d.loseAll()
 	err := d.clock.Close()
-	d.mu.Lock()
-	d.closed = true
-	all := d.spare
-	d.mu.Unlock()
-	for _, t := range all { // once more, if that was tried
+	for _, t := range d.spare { // to which nothing is added any more; once more, if that was tried
 		err = cmp.Or(err, t.destroy())
 	}
 	return err

@@ -217,6 +217,30 @@ func (s sampling) PrepareUse(ctx context.Context, req core.UseRequest) (core.Tic
 	return s.Resource.PrepareUse(ctx, sampled(req))
 }
 
+// A launch that ends behind Close is lost, and its events go back to the device, as the bench demands.
+func TestALaunchThatEndsBehindCloseIsLost(t *testing.T) {
+	b := newTimedBench(t, 1)
+	s := b.lease()
+	tk, err := b.resource.PrepareUse(ctx, sampled(core.UseRequest{Stream: s.ID(), Launch: "late"}))
+	must(t, err)
+	must(t, b.resource.(*cuda.PoolResource).Close(ctx))
+	must(t, b.resource.FinishUse(ctx, tk))
+	equal(t, "told", len(b.did.done), 0)
+	equal(t, "lost", b.did.lost, 1)
+}
+
+// While the device does not come to the clock's record nothing is told, nor lost.
+func TestABusyDeviceIsAskedAgain(t *testing.T) {
+	b := newHeldBench(t)
+	b.launch()
+	b.letGo(time.Millisecond)
+	b.silent = true
+	must(t, b.pool.ReapPending(ctx))
+	equal(t, "told and lost", len(b.did.done)+b.did.lost, 0)
+	b.silent = false
+	b.told()
+}
+
 // A graph is timed as one launch, from its first work to its last.
 func TestAGraphIsTimedAsOneLaunch(t *testing.T) {
 	b := newTimedBench(t, 1)
@@ -425,6 +449,7 @@ type slow struct {
 	at       map[driver.Event]time.Duration
 	pending  map[driver.Event]bool
 	calls    int
+	silent   bool // it comes to no record
 }
 
 func (d *slow) HostTime() (time.Duration, bool) { return d.now, true }
@@ -439,7 +464,7 @@ func (d *slow) EventRecord(e driver.Event, s driver.Stream) error {
 
 func (d *slow) EventQuery(e driver.Event) (bool, error) {
 	d.calls++
-	return !d.pending[e], nil
+	return !d.pending[e] && !d.silent, nil
 }
 
 func (d *slow) EventElapsed(from, to driver.Event) (time.Duration, error) {

@@ -11,24 +11,21 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
-// DeviceSpans makes a [SpanDevice] of each launch in a sampled trace, when the device has done it: a child of
-// the launch's span, which has ended by then. Give it to cuda.StreamPoolConfig. All methods are safe for
-// concurrent use.
-type DeviceSpans struct {
+// DeviceSpans returns what makes a [SpanDevice] of each launch in a sampled trace on the device of that ordinal, when that has
+// done it: a child of the launch's span, which has ended by then. It passes all on to next. Give it to
+// cuda.StreamPoolConfig. It blocks no longer than the span processors do.
+func DeviceSpans(cfg Config, ordinal int, next oplog.DeviceWorkSink) oplog.DeviceWorkSink {
+	return deviceSpans{cfg.tracing(ordinal), next}
+}
+
+type deviceSpans struct {
 	tracing *tracing
 	next    oplog.DeviceWorkSink
 }
 
-// NewDeviceSpans returns what makes the spans of the device of that ordinal, and passes all on to next.
-func NewDeviceSpans(cfg Config, ordinal int, next oplog.DeviceWorkSink) *DeviceSpans {
-	return &DeviceSpans{tracing: cfg.tracing(ordinal), next: next}
-}
+func (d deviceSpans) Lost(launches int) { d.next.Lost(launches) }
 
-// Lost passes on that there are launches whose time on the device is not known.
-func (d *DeviceSpans) Lost(launches int) { d.next.Lost(launches) }
-
-// Done makes the span of a launch that has one. It blocks no longer than the span processors do.
-func (d *DeviceSpans) Done(w *oplog.DeviceWork) {
+func (d deviceSpans) Done(w *oplog.DeviceWork) {
 	d.next.Done(w)
 	t, parent := d.tracing, spanContext(w.Span)
 	if t == nil || t.level == LevelOff || !parent.IsValid() {

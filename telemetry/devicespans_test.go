@@ -123,7 +123,7 @@ func (h *heard) Lost(n int)             { h.lost += n }
 func TestAnUnsampledLaunchHasNoSpanOfTheDevice(t *testing.T) {
 	recorder := tracetest.NewSpanRecorder()
 	var next heard
-	spans := telemetry.NewDeviceSpans(telemetry.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))}, 0, &next)
+	spans := telemetry.DeviceSpans(telemetry.Config{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))}, 0, &next)
 	spans.Done(&oplog.DeviceWork{Name: "query", Weight: 250})
 	spans.Lost(3)
 	if n := len(recorder.Started()); n != 0 {

@@ -175,6 +175,7 @@ func (d *Device) StreamQuery(h driver.Stream) (done bool, err error) {
 		return false, nil
 	}
 	d.learn(s.now())
+	d.sawDone(record{s: s, seq: s.seq})
 	return true, nil
 }
 

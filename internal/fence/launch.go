@@ -53,8 +53,8 @@ func (s *Stream) AnnounceRecordedUse(in *core.Intent) (*Point, error) {
 // Marks notes when the device comes to the steps of a launch whose time is to be known. The engine waits for
 // nothing that is recorded there: it orders nothing.
 type Marks interface {
-	// Mark is told of the stream, on whose turn nothing else is enqueued meanwhile, before the first wait of
-	// the launch and after each; at least once.
+	// Mark is told of the stream before the first wait of the launch, and after each; at least once. The stream's lock
+	// may be held.
 	Mark(driver.Stream)
 }
 

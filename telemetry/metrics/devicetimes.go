@@ -13,8 +13,8 @@ import (
 
 // The values of labels that stand for a launch without a name, and for work that is no launch's.
 const (
-	UnnamedLaunch = "unnamed"
-	OtherWork     = "other work"
+	unnamedLaunch = "unnamed"
+	otherWork     = "other work"
 )
 
 // DeviceTimes gathers when the device did launches, by their names, and which waits held them up. The zero value is ready.
@@ -93,7 +93,7 @@ func (d *DeviceTimes) Done(w *oplog.DeviceWork) {
 
 func launchLabel(name string) string {
 	if name == "" {
-		return UnnamedLaunch
+		return unnamedLaunch
 	}
 	return names.Bound(name)
 }
@@ -114,7 +114,7 @@ func (d *DeviceTimes) of(name string) *launchTimes {
 }
 
 func (d *DeviceTimes) waited(name string, of *oplog.DeviceWait, held time.Duration) {
-	pair := waitPair{name, OtherWork}
+	pair := waitPair{name, otherWork}
 	if of.For.Launch != 0 {
 		pair.waitedFor = launchLabel(of.Launch)
 	}
@@ -127,6 +127,8 @@ func (d *DeviceTimes) wait(pair waitPair, held time.Duration) {
 	}
 	if _, known := d.waits[pair]; !known && len(d.waits) >= MaxTags {
 		pair = waitPair{string(OtherTag), string(OtherTag)}
+	} else if !known { // names may be parts of large texts
+		pair = waitPair{strings.Clone(pair.launch), strings.Clone(pair.waitedFor)}
 	}
 	d.waits[pair] += held
 }

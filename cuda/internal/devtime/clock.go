@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"errors"
 	"math"
+	"runtime"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -46,8 +47,15 @@ const (
 // ErrFar is the error for a record more than [Reach] from the newest base: its time is not known.
 var ErrFar = errors.New("the record is too long ago for the device's clock")
 
+// ErrBusy is the error of a renewal that the device did not answer at once.
+var ErrBusy = errors.New("the device does not come to the record of its clock")
+
+// patience is how long an answer is waited for. The stream has nothing else to do, but a device has fewer queues
+// than streams: what another stream put into the same one may be in front.
+const patience = 5 * time.Millisecond
+
 // Clock is the clock of one device. It is not safe for concurrent use, and does not block but in
-// Renew, for a record on a stream of its own.
+// Renew, a few milliseconds at most.
 type Clock struct {
 	drv    driver.Driver
 	now    func() monotime.Instant
@@ -76,19 +84,10 @@ func New(drv driver.Driver) *Clock {
 
 // hostClock is the process' monotonic clock, or that of a device whose time is simulated.
 func hostClock(drv driver.Driver) func() monotime.Instant {
-	simulated, ok := driver.Unwrap(drv).(interface {
-		HostTime() (time.Duration, bool)
-	})
-	if !ok {
-		return monotime.Now
+	if simulated := driver.HostTimeOf(drv); simulated != nil {
+		return func() monotime.Instant { return monotime.Instant(simulated()) }
 	}
-	if _, ok = simulated.HostTime(); !ok {
-		return monotime.Now
-	}
-	return func() monotime.Instant {
-		t, _ := simulated.HostTime()
-		return monotime.Instant(t)
-	}
+	return monotime.Now
 }
 
 // Now is the host's clock.
@@ -105,7 +104,7 @@ func (c *Clock) Due() bool {
 
 // Renew takes a new base. steady is false if the clocks did not go on together since the last one, because
 // the machine slept or a clock was set: what was recorded before cannot be placed. Errors are the
-// driver's.
+// driver's and [ErrBusy], after which the last base stays.
 func (c *Clock) Renew() (steady bool, err error) {
 	if err := c.open(); err != nil {
 		return false, err
@@ -156,8 +155,15 @@ func (c *Clock) take(e driver.Event) (base, error) {
 	if err := c.drv.EventRecord(e, c.stream); err != nil {
 		return base{}, err
 	}
-	if err := c.drv.EventSynchronize(e); err != nil {
-		return base{}, err
+	for started := monotime.Now(); ; runtime.Gosched() {
+		if done, err := c.drv.EventQuery(e); err != nil {
+			return base{}, err
+		} else if done {
+			break
+		}
+		if monotime.Now().Since(started) > patience {
+			return base{}, ErrBusy
+		}
 	}
 	apart := c.now().Since(before)
 	return base{event: e, at: before + monotime.Instant(apart/2), bound: apart/2 + 1}, nil

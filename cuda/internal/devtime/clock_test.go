@@ -21,7 +21,10 @@ type clocks struct {
 	answers func() float64
 	at      map[driver.Event]float64
 	err     error
+	silent  bool
 }
+
+func (d *clocks) EventQuery(driver.Event) (bool, error) { return !d.silent, d.err }
 
 func (d *clocks) pass(ns float64) {
 	d.host += ns
@@ -146,5 +149,23 @@ func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
 		if made, gone := f.Calls(drivertest.StreamCreate)-f.Failed(drivertest.StreamCreate), f.Calls(drivertest.StreamDestroy)-f.Failed(drivertest.StreamDestroy); made != gone {
 			t.Errorf("call %d fails: %d streams were made and %d destroyed", k, made, gone)
 		}
+	}
+}
+
+// A reap that renews the clock must not hang with a device that is stuck, or whose queue is full of others' work.
+func TestADeviceThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
+	d, c := newClocks(0)
+	d.silent = true
+	if _, err := c.Renew(); !errors.Is(err, ErrBusy) {
+		t.Fatalf("a renewal without an answer gives %v", err)
+	}
+	if !c.Due() {
+		t.Error("it counts as one")
+	}
+	d.silent = false
+	_, err := c.Renew()
+	must.Do(t, err)
+	if c.Due() {
+		t.Error("after a renewal another is due")
 	}
 }
