@@ -20,8 +20,8 @@ type DeviceWork struct {
 	// the device had done what was enqueued. Where the host enqueued the work
 	// after Began, the device began it later than that.
 	Prepared, Reached, Began, Ended time.Time
-	// Bound is how far the device's times may be from the host's clock. Between them they are right
-	// within the time that their records take: some 2 µs each on a GPU.
+	// Bound is how far the device's times may be from the host's clock. Among each
+	// other most are right within some 6 µs on a GPU with much to do.
 	Bound time.Duration
 	// Waits are those that the launch was held up by, in their order, and Unattributed is how long those did together
 	// that were behind the fourth: for these Held is -1.

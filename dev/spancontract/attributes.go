@@ -43,7 +43,7 @@ var definitions = []Definition{
 	{t.AttrQueued, attribute.INT64, "ns", "how long a launch stood behind its own stream on the device, from when the host began to queue its waits"},
 	{t.AttrHeld, attribute.INT64, "ns", "how long it was held up there by waits for other streams; on a link by that wait"},
 	{t.AttrHeldBy, attribute.STRINGSLICE, "", "by which waits, in their order: how long, the launch waited for, its stream, and the access of a block that it was for; of more than four the others are unattributed"},
-	{t.AttrClockError, attribute.INT64, "ns", "how far the span's times may be from the host's clock; between each other they are right within some 2 µs"},
+	{t.AttrClockError, attribute.INT64, "ns", "how far the span's times may be from the host's clock"},
 	{t.AttrTrace, attribute.STRING, "", "how much of the span's trace was exported: full, or event where the request is not sampled"},
 	{t.AttrLimit, attribute.INT64, bytes, "the budget"},
 	{t.AttrRemaining, attribute.INT64, bytes, "what a request could have had of it"},
