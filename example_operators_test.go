@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"os"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -43,6 +45,30 @@ func ExampleNewHandler() {
 	// /debug/gpumem/ 200 OK
 	// /debug/gpumem/state 200 OK
 	// 0 <nil>
+}
+
+// What a request waited for on the device.
+func ExampleRuntime_Explain() {
+	ctx := context.Background()
+	provider := sdktrace.NewTracerProvider() // the service's, with its sampler and exporter
+	rt, err := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim, TracerProvider: provider})
+	if err != nil {
+		log.Fatal(err)
+	}
+	request, span := provider.Tracer("service").Start(ctx, "request")
+	err = rt.Do(request, "query", func(job *fencepost.Job) error {
+		return rt.LaunchNamed(request, "scan", job.Stream().ID(), nil, func(context.Context) error { return nil })
+	})
+	span.End()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := rt.Close(ctx); err != nil { // the device has done it all then
+		log.Fatal(err)
+	}
+	why, err := rt.Explain(span.SpanContext().TraceID())
+	fmt.Println(why.Launches, why.Worst() == nil, err)
+	// Output: 1 true <nil>
 }
 
 // The probes of a service: one says whether to restart the process, the other

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -125,7 +127,7 @@ func (r *Runtime) liveStreams() liveview.Streams {
 
 // liveHistory is the history as it is whenever it is asked for.
 func (r *Runtime) liveHistory() history.Source {
-	return history.Source{Events: r.ring.Events, JSONLines: r.ring.WriteJSON,
+	return history.Source{Events: func() []oplog.Event { return r.historyRecords().Events() }, JSONLines: func(w io.Writer) error { return r.historyRecords().WriteJSON(w) },
 		Resources: []core.Resource{r.core.Resource()}, Findings: r.findings.Recent}
 }
 
@@ -135,7 +137,7 @@ func (r *Runtime) frozenHistory() (history.Source, error) {
 		return history.Source{}, errors.New("the runtime was not open yet")
 	}
 	s := r.liveHistory().ListNow() // before the records, which then say what changed meanwhile
-	records, findings := r.ring.Snapshot(), r.findings.Recent()
+	records, findings := r.historyRecords(), r.findings.Recent()
 	s.Findings = func() []core.Finding { return findings }
 	s.Events, s.JSONLines = records.Events, records.WriteJSON
 	return s, nil

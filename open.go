@@ -160,7 +160,7 @@ func (r *Runtime) openStreams(cfg Config) (err error) {
 	}
 	traced := telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel}
 	streams := cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder, OnSticky: lost, BeginStep: telemetry.Steps(traced, r.driver.Ordinal())}
-	streams.DeviceWork = telemetry.DeviceSpans(traced, r.driver.Ordinal(), &r.deviceTimes)
+	streams.DeviceWork = telemetry.DeviceSpans(traced, r.driver.Ordinal(), &r.deviceWork)
 	streams.TimeOneIn = cmp.Or(cfg.TimeOneIn, defaultTimeOneIn)
 	if r.streams, err = cuda.NewStreamPool(r.driver, streams); err != nil {
 		return err
@@ -211,6 +211,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 		probe(cfg, telemetry.LayerDriver),
 		func(up core.Resource) (core.Resource, error) {
 			r.log, err = logging.New(up, logging.Config{Level: cfg.LogLevel, Sinks: append([]logging.Sink{r.ring}, cfg.LogSinks...)})
+			r.deviceWork.log, r.deviceWork.most = r.log, max(1, r.ring.Cap()/historyPerWork)
 			return r.log, err
 		},
 		probe(cfg, telemetry.LayerLog),

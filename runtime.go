@@ -53,20 +53,20 @@ type pooled interface {
 // [Runtime.Streams], [Runtime.Memory] and [Runtime.Launch]. What a service does not
 // call, such as the two halves of a launch, is that of [Runtime.Core].
 type Runtime struct {
-	core        *core.Runtime
-	driver      driver.Driver
-	device      DeviceChoice
-	gpu         bool
-	streams     *cuda.StreamPool
-	deviceTimes metrics.DeviceTimes
-	memory      *cuda.MemoryManager
-	pool        pooled // nil if the backend has none
-	ops         deviceops.Device
-	backend     backend
-	watch       *metrics.MemoryWatch
-	tags        *metrics.TagSeries
-	ring        *logging.Ring
-	log         *logging.Resource
+	core       *core.Runtime
+	driver     driver.Driver
+	device     DeviceChoice
+	gpu        bool
+	streams    *cuda.StreamPool
+	deviceWork deviceWork
+	memory     *cuda.MemoryManager
+	pool       pooled // nil if the backend has none
+	ops        deviceops.Device
+	backend    backend
+	watch      *metrics.MemoryWatch
+	tags       *metrics.TagSeries
+	ring       *logging.Ring
+	log        *logging.Resource
 	// logsReleases: the log says when the device has passed a free.
 	logsReleases bool
 	budget       *budget.Resource
@@ -228,7 +228,7 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		RecordersDropped: r.core.DroppedRecorders,
 		Health:           r.Health,
 		StickyErrors:     r.core.StickyErrors,
-		DeviceTimes:      r.deviceTimes.Snapshot,
+		DeviceTimes:      r.deviceWork.times.Snapshot,
 		Guard:            r.guardStats,
 		Memory:           r.DeviceMemory,
 		History: func() metrics.HistoryStats {

@@ -162,7 +162,7 @@ func (d *deviceTimes) launched(t *timing, in *core.Intent) {
 		of := &in.Waited[i]
 		u := &in.Uses[of.Use]
 		w.Waits = append(w.Waits, oplog.DeviceWait{Stream: of.Stream, For: of.For, Launch: of.Launch, Span: of.Span,
-			Generation: u.Block.Generation, Tag: u.Tag, Access: of.Access, Held: -1})
+			Generation: u.Block.Generation, Tag: u.Tag, Access: of.Access, Own: u.Access, Held: -1})
 	}
 	d.mu.Lock()
 	if late := d.closed || t.failed; !late {

@@ -1,6 +1,7 @@
 package oplog
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -29,10 +30,26 @@ type DeviceWork struct {
 	Unattributed time.Duration
 }
 
+// CopyTo makes to a copy of w, which shares nothing with it and uses the memory that to has.
+func (w *DeviceWork) CopyTo(to *DeviceWork) {
+	waits := slices.Grow(to.Waits[:0], len(w.Waits))[:len(w.Waits)]
+	copy(waits, w.Waits)
+	*to = *w
+	to.Waits = waits
+}
+
+// Event is the record of a copy of w, which the device of that ordinal did.
+func (w *DeviceWork) Event(ordinal int) Event {
+	kept := *w
+	kept.Waits = slices.Clone(w.Waits)
+	return Event{Op: OpDevice, Layer: "device", Time: w.Began, Duration: w.Ended.Sub(w.Began), Ordinal: ordinal, Stream: w.Stream,
+		Launch: w.Name, LaunchID: w.Launch, Waits: len(w.Waits), Span: w.Span, Device: &kept}
+}
+
 // DeviceWait is a wait of a launch for work on another stream.
 type DeviceWait struct {
-	// Stream, For, Launch and Span say what was waited for, as [core.Waited] does, and Access what that did with the
-	// block of Generation and Tag, because of which it was.
+	// Stream, For, Launch and Span say what was waited for, as [core.Waited] does, Access what that did with the
+	// block of Generation and Tag, because of which it was, and Own what the launch does with it.
 	Stream     core.StreamID
 	For        core.WaitRef
 	Launch     string
@@ -40,6 +57,7 @@ type DeviceWait struct {
 	Generation core.Generation
 	Tag        core.Tag
 	Access     core.Access
+	Own        core.Access
 	// Held is how long the launch stood there when all before was done.
 	Held time.Duration
 }

@@ -28,10 +28,12 @@ const (
 	OpRefusal
 	// OpRelease is a block leaving the books.
 	OpRelease
+	// OpDevice is the device's part of a launch, which has ended: see [Event.Device].
+	OpDevice
 )
 
 var opNames = [...]string{"unknown", "allocate", "deallocate", "prepare", "finish", "abort", "record",
-	"reserve", "release_claim", "reap", "drain", "refusal", "release"}
+	"reserve", "release_claim", "reap", "drain", "refusal", "release", "device"}
 
 // String is the operation's name in logs, such as "allocate".
 func (o Op) String() string {
@@ -41,7 +43,7 @@ func (o Op) String() string {
 	return "unknown"
 }
 
-// Event is the record of one operation. It is a value and shares nothing.
+// Event is the record of one operation. It is a value, and what it points to is never changed.
 type Event struct {
 	Op Op
 	// Relieved marks a refusal that a layer above cured by giving memory
@@ -81,6 +83,8 @@ type Event struct {
 	// the one that a [Sink] made of a refusal. Zero if there is none or
 	// no trace has.
 	Span core.SpanRef
+	// Device is what the device did, of an OpDevice and of nothing else; see [DeviceWork.Event].
+	Device *DeviceWork
 	// Err is the error returned, nil for a success.
 	Err error
 }

@@ -21,7 +21,7 @@ const (
 	// drain and refusals. It is the default.
 	Operations Level = iota
 	// Uses also logs prepare, finish, abort and record, which are several for
-	// each launch, and the release of every block.
+	// each launch, the release of every block, and what the device did of the launches that are timed.
 	Uses
 )
 
@@ -48,7 +48,7 @@ var operations = setOf(oplog.OpAllocate, oplog.OpDeallocate, oplog.OpReserve, op
 var levels = [...]struct {
 	name string
 	ops  opSet
-}{{"operations", operations}, {"uses", operations | launchOps | setOf(oplog.OpRelease)}}
+}{{"operations", operations}, {"uses", operations | launchOps | setOf(oplog.OpRelease, oplog.OpDevice)}}
 
 // ops returns what the level logs, nothing for an unknown level.
 func (l Level) ops() opSet {

@@ -7,7 +7,7 @@
 // A [Record] is a [oplog.Event] and a sequence number. At the level
 // [Operations] there is one for each allocate, deallocate, reserve,
 // release_claim, reap, drain and refusal; the level [Uses] adds prepare,
-// finish, abort, record and release. A failed allocation has the bytes that
+// finish, abort, record and release, and device: what the device did of a launch that is timed. A failed allocation has the bytes that
 // were asked for and neither address nor generation. A record of a launch
 // names its first block and carries the sums of the sizes of all its blocks.
 //
@@ -75,12 +75,18 @@
 //	waited_launches, waited_blocks
 //	             []uint  what the first four waits were for: launches by number, and blocks (their
 //	                     allocation, or a use recorded without a launch) by generation; if there was a wait
+//	timed        object  for device, whose time and duration are the device's: how long before that the host prepared it
+//	                     (prepared_ns) and the device came to its waits (reached_ns), how far the times may be from the
+//	                     host's clock (bound_ns), how many launches it stands for (weight), and its waits in their order:
+//	                     stream, launch_id, launch, trace_id and span_id of what was waited for (block: that block's
+//	                     allocation), because of which block (generation, tag), what that did with it (access), what this
+//	                     launch does (own) and how long it was held up (held_ns, -1 in the sum unattributed_ns)
 //	trace_id, span_id
 //	             string  the exported span that it belongs to, in hexadecimal; if there is one
 //	trace        string  with them: "full" if the trace was sampled, "event" if of a trace that
 //	                     was not only the span of this refusal was exported
 //
 // A slog record has the same attributes, with its own time and duration as a
-// duration; mono_ns, launch_id and what was waited for are left out. Its handler is
+// duration; mono_ns, and of launches launch_id and what was waited for, are left out. Its handler is
 // called with a context for which [core.SpanOf] says the span.
 package logging

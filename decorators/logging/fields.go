@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/workline"
 )
 
 // fields appends what both formats with names say of a record, in this order. Times are
@@ -33,6 +34,9 @@ func (rec *Record) fields(to []slog.Attr) []slog.Attr {
 	}
 	if launchOps.has(e.Op) {
 		to = appendLaunch(to, e)
+	}
+	if e.Device != nil {
+		to = append(to, slog.String("launch", e.Launch), slog.Uint64("launch_id", e.LaunchID), slog.Any("timed", workline.Of(e.Device)))
 	}
 	if span := &e.Span; !span.IsZero() {
 		to = append(to,

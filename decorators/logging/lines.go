@@ -2,6 +2,7 @@ package logging
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -88,11 +89,11 @@ func appendField(b []byte, f slog.Attr) []byte {
 	case slog.KindBool:
 		return strconv.AppendBool(b, v.Bool())
 	default:
-		sep := byte('[')
-		for _, n := range v.Any().([]uint64) {
-			b, sep = strconv.AppendUint(append(b, sep), n, 10), ','
+		text, err := json.Marshal(v.Any())
+		if err != nil { // they are numbers, texts and lists of them
+			return appendText(b, err.Error())
 		}
-		return append(b, ']')
+		return append(b, text...)
 	}
 }
 

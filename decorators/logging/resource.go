@@ -33,6 +33,7 @@ type Resource struct {
 
 var _ core.Resource = (*Resource)(nil)
 var _ oplog.Sink = (*Resource)(nil)
+var _ oplog.DeviceWorkSink = (*Resource)(nil)
 
 // Emit logs an event of another layer as it is, if the level logs its
 // operation. It does not block.
@@ -42,6 +43,21 @@ func (r *Resource) Emit(_ context.Context, e oplog.Event) {
 		r.deliver(&rec)
 	}
 }
+
+// Done logs what the device did of a launch, at the level [Uses]. A ring does not get it: a history lists what is in memory of that beside
+// the ring's records. With Lost it makes the layer an [oplog.DeviceWorkSink].
+func (r *Resource) Done(w *oplog.DeviceWork) {
+	if len(r.sinks) == 0 || !r.ops.has(oplog.OpDevice) {
+		return
+	}
+	rec := Record{Event: w.Event(r.ordinal), Seq: r.sequence.next()}
+	for _, s := range r.sinks {
+		s.Put(rec)
+	}
+}
+
+// Lost logs nothing.
+func (*Resource) Lost(int) {}
 
 // Dropped is the number of records that the sinks lost because a queue was
 // full, a writer failed or the sink was closed.

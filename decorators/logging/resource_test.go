@@ -129,3 +129,31 @@ func (r *reuser) Deallocate(c context.Context, id core.BlockID) (core.Block, err
 	r.during()
 	return b, err
 }
+
+// What the device did is logged at the level Uses, as a copy, and is no record of a ring.
+func TestWhatTheDeviceDidIsLogged(t *testing.T) {
+	for level, want := range map[Level]int{Operations: 0, Uses: 1} {
+		ring, sink := NewRing(8), &heldSink{}
+		log := must.Get(New(newBench(t, level).fake, Config{Level: level, Sinks: []Sink{ring, sink}}))(t)
+		w := oplog.DeviceWork{Launch: 7, Name: "merge", Stream: 3, Waits: []oplog.DeviceWait{{Launch: "sort", Held: 5}}}
+		log.Done(&w)
+		w.Waits[0].Launch = "used again"
+		log.Lost(1)
+		if ring.Total() != 0 || len(sink.records) != want {
+			t.Fatalf("%v: the ring has %d records, the sink %d", level, ring.Total(), len(sink.records))
+		}
+		for _, r := range sink.records {
+			if e := r.Event; r.Seq == 0 || e.Op != oplog.OpDevice || e.LaunchID != 7 || e.Device.Name != "merge" || e.Device.Waits[0].Launch != "sort" {
+				t.Errorf("%+v of %+v", e, e.Device)
+			}
+		}
+	}
+}
+
+// heldSink keeps what it is given.
+type heldSink struct{ records []Record }
+
+func (s *heldSink) Put(r Record)              { s.records = append(s.records, r) }
+func (*heldSink) Dropped() uint64             { return 0 }
+func (*heldSink) Flush(context.Context) error { return nil }
+func (*heldSink) Close(context.Context) error { return nil }

@@ -18,7 +18,7 @@ import (
 )
 
 // DefaultRingSize is the number of records that a [Ring] of size zero keeps.
-// They take 5.9 MiB, of which ordinary ones use 1.3.
+// They take 6 MiB, of which ordinary ones use 1.3.
 const DefaultRingSize = 16384
 
 // Ring is a [Sink] that keeps the newest records in memory. It allocates
@@ -104,7 +104,7 @@ const opWhole = ^oplog.Op(0)
 var _ Sink = (*Ring)(nil)
 
 // NewRing returns a ring of size records, rounded up to a power of two. A
-// size of zero or less means [DefaultRingSize]. A record takes 376 bytes, of which one that
+// size of zero or less means [DefaultRingSize]. A record takes 384 bytes, of which one that
 // is ordinary uses 80. A ring of 1024 records or more has 16 stripes, one of less than
 // 128 has one.
 func NewRing(size int) *Ring {

@@ -23,7 +23,7 @@ const Kind = trace.SpanKindInternal
 type Definition struct {
 	Key  attribute.Key
 	Type attribute.Type
-	// Unit is "By" for bytes and empty for a number without a unit.
+	// Unit is "By" for bytes, "ns" for nanoseconds and empty for a number without a unit.
 	Unit    string
 	Meaning string
 }

@@ -12,8 +12,10 @@
 // no stream is on the track "host". Where slices of a track overlap, because
 // several goroutines use the stream, there are more lanes: "stream 3 (2)". An
 // arrow leads from what was waited for, at the moment at which its event was
-// recorded, to the launch that waited. Times are those of the host: a slice
-// shows when work was enqueued, not when the device did it.
+// recorded, to the launch that waited. The times of these tracks are those of the host: a slice
+// shows when work was enqueued. When the device did it is on "stream 3 on the device", for
+// the launches that are timed: what it waited for and its work, with arrows that end where the wait really
+// ended.
 //
 // "live bytes" and "pending bytes" are counters, exact after each operation.
 // Refusals are instants on their stream, findings on their device. Launches,

@@ -21,13 +21,18 @@ func eventsOf(data []byte) (events []oplog.Event) {
 	for ; len(data) >= 8; data = data[8:] {
 		n := binary.LittleEndian.Uint64(data)
 		take := func(below uint64) uint64 { v := n % below; n /= below; return v }
-		e := oplog.Event{Op: oplog.Op(1 + take(12)), Ordinal: int(take(2)), Stream: core.StreamID(take(3)), Tag: core.Tag([]string{"", "a", "\xff\""}[take(3)]),
+		e := oplog.Event{Op: oplog.Op(1 + take(13)), Ordinal: int(take(2)), Stream: core.StreamID(take(3)), Tag: core.Tag([]string{"", "a", "\xff\""}[take(3)]),
 			Bytes: 256 * take(8), Requested: 100 * take(8), Launch: []string{"", "sort"}[take(2)], LaunchID: take(5), Waits: 1,
 			WaitedFor: [4]core.WaitRef{{Launch: take(5)}, {Block: core.Generation(take(8))}},
 			Time:      start.Add(time.Duration(take(1 << 12))), Duration: time.Duration(take(1 << 10)), Relieved: take(2) == 0}
 		e.Block = core.BlockID{Ptr: 256 * take(16), Generation: core.Generation(take(8)), AllocStream: e.Stream, Ordinal: e.Ordinal}
 		if take(5) == 0 {
 			e.Err = core.ErrOutOfMemory
+		}
+		if e.Op == oplog.OpDevice {
+			w := oplog.DeviceWork{Launch: e.LaunchID, Name: e.Launch, Stream: e.Stream, Began: e.Time, Ended: e.Time.Add(e.Duration),
+				Reached: e.Time.Add(-time.Duration(e.Bytes)), Waits: []oplog.DeviceWait{{For: e.WaitedFor[0], Held: time.Duration(e.Requested)}, {For: e.WaitedFor[1], Held: -1}}}
+			e = w.Event(e.Ordinal)
 		}
 		events = append(events, e)
 	}
@@ -62,6 +67,7 @@ var extreme = strings.Join([]string{
 	`{"op":"refusal","time":"2026-01-01T00:00:00Z","mono_ns":1,"stream":0,"generation":3,"ptr":"0xffffffffffffffff","requested":18446744073709551615,"error":"no","kind":"out_of_budget"}`,
 	`{"op":"prepare","time":"2026-01-01T00:00:00Z","mono_ns":1,"stream":1,"launch_id":18446744073709551615,"launch":"\u001b","uses":9223372036854775807,"waits":9223372036854775807,"waited_launches":[18446744073709551615],"ptr":"0xffffffffffffffff","generation":1}`,
 	`{"op":"finish","time":"2026-01-01T00:00:00Z","mono_ns":9223372036854775807,"duration_ns":9223372036854775807,"stream":1,"launch_id":18446744073709551615,"launch":"\u001b"}`,
+	`{"op":"device","time":"0001-01-01T00:00:00Z","mono_ns":1,"duration_ns":9223372036854775807,"stream":2,"launch_id":7,"launch":"\u009b","trace_id":"ffffffffffffffffffffffffffffffff","span_id":"ffffffffffffffff","timed":{"prepared_ns":-31536000000000000,"reached_ns":31536000000000000,"bound_ns":31536000000000000,"weight":18446744073709551615,"unattributed_ns":31536000000000000,"waits":[{"stream":1,"launch_id":7,"launch":"\u001b","tag":"\u202e","held_ns":31536000000000000},{"stream":18446744073709551615,"generation":18446744073709551615,"block":18446744073709551615,"held_ns":-9223372036854775808}]}}`,
 	`{"op":"release","time":"2026-01-01T00:00:00Z","mono_ns":1,"stream":0,"generation":1,"ptr":"0x3fffffffffffffff","bytes":4611686018427387903}`,
 }, "\n") + "\n"
 

@@ -52,7 +52,11 @@ func (s Source) load() (*loaded, error) {
 // leave no room for it.
 func (h *loaded) findOrigin() {
 	for i := range h.events {
-		if t := h.events[i].Time; i == 0 || t.Before(h.origin) {
+		t := h.events[i].Time
+		if d := h.events[i].Device; d != nil && d.Reached.Before(t) {
+			t = d.Reached
+		}
+		if i == 0 || t.Before(h.origin) {
 			h.origin = t
 		}
 	}

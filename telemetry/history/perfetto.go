@@ -187,6 +187,8 @@ func (k track) String() string {
 	switch k.kind {
 	case launchTrack:
 		name = "stream " + k.stream.String()
+	case deviceTrack:
+		name = "stream " + k.stream.String() + " on the device"
 	case memoryTrack:
 		name = "stream " + k.stream.String() + " memory"
 	}
@@ -204,6 +206,9 @@ func (t *trace) writeSpan(s *span) {
 			name = e.Launch
 		}
 		args = launchArgs(s)
+	}
+	if s.kind == deviceTrack {
+		name, args = deviceArgs(s)
 	}
 	args = append(args, blockArgs(e)...)
 	for _, part := range []*oplog.Event{s.first, s.last} {
@@ -233,6 +238,18 @@ func launchArgs(s *span) object {
 		args = append(args, "prepared", "before the history")
 	}
 	return args
+}
+
+// deviceArgs are the name and what there is to say of a wait or a launch on the device. Durations are in nanoseconds.
+func deviceArgs(s *span) (name string, args object) {
+	if s.wait != nil {
+		w := s.wait
+		return "waits for " + cmp.Or(w.Launch, "stream "+w.Stream.String()), object{"launch_id", s.first.LaunchID, "waited_for", w.For.Launch, "stream", uint64(w.Stream),
+			"tag", string(w.Tag), "generation", uint64(w.Generation), "access", w.Access.String()}
+	}
+	d := s.first.Device
+	return cmp.Or(d.Name, "launch"), object{"launch_id", d.Launch, "queued_ns", max(0, d.Reached.Sub(d.Prepared).Nanoseconds()),
+		"held_ns", max(0, d.Began.Sub(d.Reached).Nanoseconds()), "clock_error_ns", d.Bound.Nanoseconds()}
 }
 
 func blockArgs(e *oplog.Event) (args object) {

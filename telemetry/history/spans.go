@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -15,14 +16,15 @@ type trackKind uint8
 const (
 	// hostTrack has what names no stream: reservations, reaps, drains.
 	hostTrack trackKind = iota
-	// launchTrack has a stream's launches, memoryTrack its allocations,
-	// frees and recorded uses.
+	// launchTrack has a stream's launches, deviceTrack what the device did of them, memoryTrack the
+	// stream's allocations, frees and recorded uses.
 	launchTrack
+	deviceTrack
 	memoryTrack
 )
 
 // String is the category of the kind's spans.
-func (k trackKind) String() string { return [...]string{"host", "launch", "memory"}[k] }
+func (k trackKind) String() string { return [...]string{"host", "launch", "device", "memory"}[k] }
 
 // track is one line of the drawing. Spans of one track do not overlap: where
 // they would, there is another lane.
@@ -46,6 +48,8 @@ type span struct {
 	// launch that is whole, its prepare and its end. Either may be nil, if
 	// the history does not have it.
 	first, last *oplog.Event
+	// wait is what the device stood behind, of a span that is no launch.
+	wait *oplog.DeviceWait
 }
 
 func (s *span) event() *oplog.Event { return cmp.Or(s.first, s.last) }
@@ -65,6 +69,10 @@ func spansOf(h *loaded) []*span {
 		e := &h.events[i]
 		if e.Op == oplog.OpRefusal || e.Op == oplog.OpRelease {
 			continue // moments
+		}
+		if e.Device != nil {
+			spans = append(spans, h.deviceSpans(e)...)
+			continue
 		}
 		s := &span{track: trackOf(e), begin: h.begin(e), end: h.after(e), first: e, last: e}
 		key := launchKey{e.Ordinal, e.LaunchID}
@@ -88,10 +96,25 @@ func spansOf(h *loaded) []*span {
 	return spans
 }
 
+// deviceSpans are the launch's waits on the device, as far as they held it up, and its work.
+func (h *loaded) deviceSpans(e *oplog.Event) (spans []*span) {
+	at := h.since(e.Device.Reached)
+	for i := range e.Device.Waits {
+		if w := &e.Device.Waits[i]; w.Held > 0 {
+			end := min(at+min(int64(w.Held), math.MaxInt64-at), h.begin(e))
+			spans = append(spans, &span{track: trackOf(e), begin: min(at, end), end: end, first: e, last: e, wait: w})
+			at = end
+		}
+	}
+	return append(spans, &span{track: trackOf(e), begin: h.begin(e), end: h.after(e), first: e, last: e})
+}
+
 func trackOf(e *oplog.Event) track {
 	switch e.Op {
 	case oplog.OpPrepare, oplog.OpFinish, oplog.OpAbort:
 		return track{ordinal: e.Ordinal, stream: e.Stream, kind: launchTrack}
+	case oplog.OpDevice:
+		return track{ordinal: e.Ordinal, stream: e.Stream, kind: deviceTrack}
 	case oplog.OpAllocate, oplog.OpDeallocate, oplog.OpRecord, oplog.OpRelease, oplog.OpRefusal:
 		return track{ordinal: e.Ordinal, stream: e.Stream, kind: memoryTrack}
 	}
@@ -99,11 +122,16 @@ func trackOf(e *oplog.Event) track {
 }
 
 // assignLanes puts each span, in the order of their beginnings, on the first
-// lane of its track that is free by then.
+// lane of its track that is free by then. A stream's work on the device has one lane: where the
+// times overlap by their error, the later one begins when the earlier one ends.
 func assignLanes(spans []*span) {
 	ends := map[track][]int64{}
 	for _, s := range spans {
 		lanes := ends[s.track]
+		if s.kind == deviceTrack && len(lanes) > 0 {
+			s.begin = max(s.begin, lanes[0])
+			s.end = max(s.end, s.begin)
+		}
 		lane := slices.IndexFunc(lanes, func(end int64) bool { return end <= s.begin })
 		if lane < 0 {
 			lane = len(lanes)
@@ -125,7 +153,11 @@ type arrow struct {
 func arrowsOf(h *loaded, spans []*span) (arrows []arrow) {
 	launches := map[launchKey]*span{}
 	blocks := map[core.Generation]*span{} // the last to make a block ready
+	done := map[launchKey]*span{}
 	for _, s := range spans {
+		if s.kind == deviceTrack && s.wait == nil {
+			done[launchKey{s.ordinal, s.first.LaunchID}] = s
+		}
 		if e := s.event(); s.kind == launchTrack && e.LaunchID != 0 {
 			launches[launchKey{e.Ordinal, e.LaunchID}] = s
 		}
@@ -133,6 +165,13 @@ func arrowsOf(h *loaded, spans []*span) (arrows []arrow) {
 	for _, s := range spans {
 		if s.kind == memoryTrack && s.first.Op != oplog.OpDeallocate && s.first.Err == nil {
 			blocks[s.first.Block.Generation] = s
+		}
+		if s.wait != nil { // where it really ended
+			if from := done[launchKey{s.ordinal, s.wait.For.Launch}]; from != nil && s.wait.For.Launch != 0 && from.begin < from.end && s.begin < s.end {
+				if arrives := within(s.end, s); arrives >= from.begin {
+					arrows = append(arrows, arrow{from, s, min(within(from.end, from), arrives), arrives})
+				}
+			}
 		}
 		if s.kind != launchTrack || s.first == nil {
 			continue

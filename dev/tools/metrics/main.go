@@ -139,8 +139,8 @@ func attributeRows() string {
 	var out strings.Builder
 	for _, d := range spancontract.Definitions() {
 		kind := map[string]string{"INT64": "int", "INT64SLICE": "int[]", "STRING": "string", "STRINGSLICE": "string[]", "BOOL": "bool"}[d.Type.String()]
-		if d.Unit != "" {
-			kind += ", bytes"
+		if unit := map[string]string{"By": "bytes", "ns": "nanoseconds"}[d.Unit]; unit != "" {
+			kind += ", " + unit
 		}
 		out.WriteString(item(fmt.Sprintf("%#q (%s): %s", d.Key, kind, d.Meaning)))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/workline"
 )
 
 // ReadEvents reads all of a log of Fencepost's, plain or gzipped, within
@@ -64,17 +65,20 @@ func (l Limits) EachEvent(name string, r io.Reader, yield func(line string, e op
 // eventLine is all of a record of decorators/logging.
 type eventLine struct {
 	logLine
-	Time       *time.Time `json:"time"`
-	Duration   int64      `json:"duration_ns"`
-	Layer      string     `json:"layer"`
-	Launch     string     `json:"launch"`
-	LaunchID   uint64     `json:"launch_id"`
-	Access     string     `json:"access"`
-	Uses       int        `json:"uses"`
-	Waits      int        `json:"waits"`
-	Elided     int        `json:"elided"`
-	WaitedFor  []uint64   `json:"waited_launches"`
-	WaitBlocks []uint64   `json:"waited_blocks"`
+	Time       *time.Time     `json:"time"`
+	Duration   int64          `json:"duration_ns"`
+	Layer      string         `json:"layer"`
+	Launch     string         `json:"launch"`
+	LaunchID   uint64         `json:"launch_id"`
+	Access     string         `json:"access"`
+	Uses       int            `json:"uses"`
+	Waits      int            `json:"waits"`
+	Elided     int            `json:"elided"`
+	WaitedFor  []uint64       `json:"waited_launches"`
+	WaitBlocks []uint64       `json:"waited_blocks"`
+	TraceID    string         `json:"trace_id"`
+	SpanID     string         `json:"span_id"`
+	Timed      *workline.Line `json:"timed"`
 }
 
 // logClock turns the times of a log into instants.
@@ -105,7 +109,8 @@ func (c *logClock) parse(line string) (oplog.Event, *ParseError) {
 	if err := l.checkEvent(); err != nil {
 		return oplog.Event{}, err
 	}
-	e := oplog.Event{Op: op, Relieved: l.Relieved, Access: accesses[l.Access], Layer: l.Layer, Duration: time.Duration(l.Duration),
+	access, _ := workline.Access(l.Access)
+	e := oplog.Event{Op: op, Relieved: l.Relieved, Access: access, Layer: l.Layer, Duration: time.Duration(l.Duration),
 		Time: c.at(*l.Time, time.Duration(*l.MonoNS)), Ordinal: l.Device, Stream: core.StreamID(*l.Stream), Tag: core.Tag(l.Tag),
 		Launch: l.Launch, LaunchID: l.LaunchID, Uses: l.Uses, Waits: l.Waits, Elided: l.Elided}
 	e.Requested, e.Bytes = *cmp.Or(l.Requested, new(uint64)), *cmp.Or(l.Bytes, new(uint64))
@@ -119,6 +124,9 @@ func (c *logClock) parse(line string) (oplog.Event, *ParseError) {
 		return oplog.Event{}, err
 	}
 	l.waits(&e)
+	if err := l.device(&e); err != nil {
+		return oplog.Event{}, err
+	}
 	if l.Error != "" {
 		e.Err = &LoggedError{Kind: l.Kind, Text: l.Error}
 	}
@@ -158,7 +166,25 @@ func (l *eventLine) waits(e *oplog.Event) {
 	copy(e.WaitedFor[:], refs)
 }
 
-var accesses = map[string]core.Access{"": 0, core.Read.String(): core.Read, core.Write.String(): core.Write, core.ReadWrite.String(): core.ReadWrite}
+// device reads what the device did of a launch, and the span of any line.
+func (l *eventLine) device(e *oplog.Event) *ParseError {
+	var err error
+	if e.Span, err = workline.Span(l.TraceID, l.SpanID); err != nil {
+		return bad("trace_id", l.TraceID, err.Error())
+	}
+	if e.Op != oplog.OpDevice {
+		return nil
+	}
+	if l.Timed == nil {
+		return bad("timed", "", "missing")
+	}
+	e.Device = &oplog.DeviceWork{Launch: l.LaunchID, Name: l.Launch, Stream: e.Stream, Span: e.Span, Began: e.Time, Ended: e.Time.Add(e.Duration)}
+	if err := l.Timed.Into(e.Device); err != nil {
+		return bad("timed", "", err.Error())
+	}
+	e.Waits = len(e.Device.Waits)
+	return nil
+}
 
 // checkEvent refuses what no log has.
 func (l *eventLine) checkEvent() *ParseError {
@@ -168,7 +194,7 @@ func (l *eventLine) checkEvent() *ParseError {
 	if err := l.check(); err != nil {
 		return err
 	}
-	_, access := accesses[l.Access]
+	_, access := workline.Access(l.Access)
 	switch {
 	case l.Duration < 0:
 		return bad("duration_ns", strconv.FormatInt(l.Duration, 10), "must not be negative")

@@ -1,0 +1,326 @@
+// Package explain says in sentences what a request waited for on the device: which launch of which other request, over
+// which block, for how long, and whether data or the use of memory again demanded it.
+//
+// It looks at what the device did of the launches that are timed (see [oplog.DeviceWork]): all of a sampled trace, and
+// some of the others. From the end of the request's last launch it goes back in time, to what that one waited for or
+// stood behind, and so on: the critical path. Of a launch of the same request it goes on with that; what another
+// request is to blame for is a step of the path.
+//
+// What it cannot know it says: work that was not timed has a stream and no name, unless it was waited for. Steps
+// shorter than [Resolution] are left out, as the device's times do not tell them apart.
+package explain
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+)
+
+// Resolution is what the device's times tell apart on a GPU with much to do.
+const Resolution = 10 * time.Microsecond
+
+// ErrUnknownTrace is the error for a trace of which no launch is known: it was not sampled, is not done, or is too long ago.
+var ErrUnknownTrace = errors.New("no timed launch of the trace is known: it was not sampled, the device has not done it yet, or it is too long ago")
+
+// Kind is what the request did in a step of its critical path.
+type Kind uint8
+
+// The kinds.
+const (
+	// Ran: the device did the request's own launch.
+	Ran Kind = iota + 1
+	// Held: a launch of the request stood on its stream and waited for work on another one.
+	Held
+	// Queued: the launch stood behind other work on its own stream.
+	Queued
+	// Host: the device had nothing of the request to do, until the host had prepared the launch.
+	Host
+)
+
+var kinds = [...]string{"unknown", "ran", "held", "queued", "host"}
+
+// String is the kind in one word, such as "held".
+func (k Kind) String() string {
+	if int(k) < len(kinds) {
+		return kinds[k]
+	}
+	return kinds[0]
+}
+
+// MarshalText is String.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// Launch names a launch, or other work that was enqueued, as far as it is known.
+type Launch struct {
+	// ID and Name are zero and empty for work that is not known.
+	ID     uint64        `json:"id,omitempty"`
+	Name   string        `json:"name,omitempty"`
+	Stream core.StreamID `json:"stream"`
+	// Span is zero if its trace is not sampled.
+	Span core.SpanRef `json:"-"`
+}
+
+// Step is a part of a critical path. From and To are on the host's clock, and the next step begins where it ends, but for
+// less than [Resolution].
+type Step struct {
+	Kind     Kind      `json:"kind"`
+	From, To time.Time `json:"-"`
+	// Launch is the request's, For what it stood behind, of a step that is Held or Queued.
+	Launch Launch `json:"launch"`
+	For    Launch `json:"for,omitzero"`
+	// Wait is the wait of a step that is Held; nil if it is not known which of several it was.
+	Wait *oplog.DeviceWait `json:"-"`
+	// Own: the work that it stood behind is the request's own.
+	Own bool `json:"own,omitempty"`
+}
+
+// Took is the step's duration.
+func (s *Step) Took() time.Duration { return s.To.Sub(s.From) }
+
+// isOthers reports whether the step is lost to another's work. What stood behind work that is not known is nobody's.
+func (s *Step) isOthers() bool { return s.Kind == Held && !s.Own || s.Kind == Queued && s.For.ID != 0 }
+
+// Explanation is a request's critical path on the device.
+type Explanation struct {
+	Trace [16]byte
+	// From is when the host began to prepare the first of the request's timed launches, To when the device had done the
+	// last one. Launches is how many they are.
+	From, To time.Time
+	Launches int
+	// Steps are the path, the earliest first.
+	Steps []Step
+	// Bound is how far the times may be from the host's clock.
+	Bound time.Duration
+}
+
+// Worst is the step that was lost to other requests' work in the longest piece, nil if there is none.
+func (e *Explanation) Worst() (worst *Step) {
+	for i := range e.Steps {
+		if s := &e.Steps[i]; s.isOthers() && (worst == nil || s.Took() > worst.Took()) {
+			worst = s
+		}
+	}
+	return worst
+}
+
+// Spent is how much of the path is of a kind, and how much of that was lost to other requests' work.
+func (e *Explanation) Spent(k Kind) (all, others time.Duration) {
+	for i := range e.Steps {
+		if s := &e.Steps[i]; s.Kind == k {
+			all += s.Took()
+			if s.isOthers() {
+				others += s.Took()
+			}
+		}
+	}
+	return all, others
+}
+
+// Device is what is known of the work of a device, or of several. It is not changed any more, and safe for concurrent use.
+type Device struct {
+	byID map[uint64]*oplog.DeviceWork
+	// streams and traces are the works of each, by their ends.
+	streams map[core.StreamID][]*oplog.DeviceWork
+	traces  map[[16]byte][]*oplog.DeviceWork
+}
+
+// New takes what a history says of devices, in any order; other events are passed over. It keeps what the events point to.
+func New(events []oplog.Event) *Device {
+	d := &Device{byID: map[uint64]*oplog.DeviceWork{}, streams: map[core.StreamID][]*oplog.DeviceWork{}, traces: map[[16]byte][]*oplog.DeviceWork{}}
+	for i := range events {
+		w := events[i].Device
+		if w == nil {
+			continue
+		}
+		d.byID[w.Launch] = w
+		d.streams[w.Stream] = append(d.streams[w.Stream], w)
+		if !w.Span.IsZero() {
+			d.traces[w.Span.TraceID] = append(d.traces[w.Span.TraceID], w)
+		}
+	}
+	for _, list := range d.streams {
+		slices.SortFunc(list, byEnd)
+	}
+	for _, list := range d.traces {
+		slices.SortFunc(list, byEnd)
+	}
+	return d
+}
+
+// Explain explains a request by the number of its trace. The error is [ErrUnknownTrace].
+func (d *Device) Explain(trace [16]byte) (Explanation, error) {
+	p := path{Device: d, own: d.traces[trace], explanation: Explanation{Trace: trace}, taken: map[*oplog.DeviceWork]bool{}}
+	if len(p.own) == 0 {
+		return p.explanation, ErrUnknownTrace
+	}
+	e := &p.explanation
+	last := p.own[len(p.own)-1]
+	e.From, e.To, e.Launches = slices.MinFunc(p.own, func(a, b *oplog.DeviceWork) int { return a.Prepared.Compare(b.Prepared) }).Prepared, last.Ended, len(p.own)
+	for at := e.To; last != nil; {
+		last, at = p.back(last, at)
+	}
+	slices.Reverse(e.Steps)
+	return *e, nil
+}
+
+func byEnd(a, b *oplog.DeviceWork) int {
+	return cmp.Or(a.Ended.Compare(b.Ended), cmp.Compare(a.Launch, b.Launch))
+}
+
+// path is a critical path that is looked for, from its end.
+type path struct {
+	*Device
+	own         []*oplog.DeviceWork
+	explanation Explanation
+	taken       map[*oplog.DeviceWork]bool
+}
+
+// isOwn reports whether a work that is known is the request's.
+func (p *path) isOwn(w *oplog.DeviceWork) bool { return w.Span.TraceID == p.explanation.Trace }
+
+// add puts a step before those that are there, unless it is too short to tell.
+func (p *path) add(s Step) {
+	if s.Kind == Ran && s.Took() > 0 || s.Took() >= Resolution {
+		p.explanation.Steps = append(p.explanation.Steps, s)
+	}
+}
+
+// back adds the steps of a launch of which the path has what comes after at, and returns where it goes on, nil at its
+// beginning.
+func (p *path) back(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, time.Time) {
+	p.taken[w] = true
+	p.explanation.Bound = max(p.explanation.Bound, w.Bound)
+	me := launchOf(w)
+	p.add(Step{Kind: Ran, Launch: me, From: earlier(w.Began, at), To: at})
+	at = earlier(w.Began, at)
+	if w.Unattributed >= Resolution {
+		p.add(Step{Kind: Held, Launch: me, From: at.Add(-w.Unattributed), To: at})
+		at = at.Add(-w.Unattributed)
+	}
+	for i := len(w.Waits) - 1; i >= 0; i-- {
+		of := &w.Waits[i]
+		if of.Held < Resolution {
+			continue
+		}
+		from := at.Add(-of.Held)
+		step := Step{Kind: Held, Launch: me, For: Launch{of.For.Launch, of.Launch, of.Stream, of.Span}, Wait: of, From: from, To: at}
+		cause := p.byID[of.For.Launch]
+		if of.For.Launch == 0 { // memory to be ready: what was last on that stream until then
+			if cause = p.lastOn(of.Stream, from, at); cause != nil {
+				step.For = launchOf(cause)
+			}
+		}
+		step.Own = step.For.Span.TraceID == p.explanation.Trace
+		if step.Own && cause != nil && !p.taken[cause] { // what it waited for is what the request did
+			step.From = later(from, earlier(cause.Ended, at))
+			p.add(step)
+			return cause, step.From
+		}
+		p.add(step)
+		at = from
+	}
+	return p.behind(w, at)
+}
+
+// behind adds the steps of a launch that has no wait before at: what it stood behind on its stream, and the host.
+func (p *path) behind(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, time.Time) {
+	me := launchOf(w)
+	list := p.streams[w.Stream]
+	for i := len(list) - 1; i >= 0 && at.Sub(w.Prepared) >= Resolution; i-- {
+		front := list[i]
+		if p.taken[front] || front == w || front.Ended.After(at.Add(Resolution)) {
+			continue
+		}
+		ended := earlier(front.Ended, at)
+		if ended.Sub(w.Prepared) < Resolution {
+			break
+		}
+		p.add(Step{Kind: Queued, Launch: me, For: Launch{Stream: w.Stream}, From: ended, To: at}) // it was not timed
+		if at = ended; p.isOwn(front) {
+			return front, at
+		}
+		from := later(front.Began, w.Prepared)
+		p.add(Step{Kind: Queued, Launch: me, For: launchOf(front), From: from, To: at})
+		at = earlier(from, at)
+	}
+	p.add(Step{Kind: Queued, Launch: me, For: Launch{Stream: w.Stream}, From: w.Prepared, To: at})
+	at = earlier(w.Prepared, at)
+	before := p.endedBefore(at)
+	from := p.explanation.From
+	if before != nil {
+		from = earlier(before.Ended, at)
+	}
+	p.add(Step{Kind: Host, Launch: me, From: from, To: at})
+	return before, from
+}
+
+// lastOn is the work that ended last on a stream between two moments.
+func (p *path) lastOn(stream core.StreamID, from, to time.Time) *oplog.DeviceWork {
+	for _, w := range slices.Backward(p.streams[stream]) {
+		if !w.Ended.After(to.Add(Resolution)) {
+			if w.Ended.After(from) {
+				return w
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// endedBefore is the request's work that ended last before a moment, and is not on the path yet.
+func (p *path) endedBefore(at time.Time) *oplog.DeviceWork {
+	for _, w := range slices.Backward(p.own) {
+		if !p.taken[w] && !w.Ended.After(at.Add(Resolution)) {
+			return w
+		}
+	}
+	return nil
+}
+
+func launchOf(w *oplog.DeviceWork) Launch { return Launch{w.Launch, w.Name, w.Stream, w.Span} }
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Request is a request and what it lost to others' work on its critical path; see [Device.MostHeldUp].
+type Request struct {
+	Trace [16]byte
+	Lost  time.Duration
+	Worst Step
+}
+
+// MostHeldUp are the requests that lost most to others' work, at most so many, the worst first.
+func (d *Device) MostHeldUp(most int) (list []Request) {
+	for trace := range d.traces {
+		e, _ := d.Explain(trace) // it is known
+		if worst := e.Worst(); worst != nil {
+			_, held := e.Spent(Held)
+			_, queued := e.Spent(Queued)
+			list = append(list, Request{trace, held + queued, *worst})
+		}
+	}
+	slices.SortFunc(list, func(a, b Request) int {
+		return cmp.Or(cmp.Compare(b.Lost, a.Lost), bytes.Compare(a.Trace[:], b.Trace[:]))
+	})
+	return list[:min(most, len(list))]
+}
+
+// traceText is the trace's number in hexadecimal.
+func traceText(t [16]byte) string { return fmt.Sprintf("%x", t[:]) }

@@ -1,0 +1,120 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Sentence says the worst of it: what the request lost most to, or that it lost nothing to others.
+func (e *Explanation) Sentence() string {
+	took := short(e.To.Sub(e.From))
+	worst := e.Worst()
+	if worst == nil {
+		said := fmt.Sprintf("Request %s waited for no other request's work on the device: of %s its own launches ran %s", traceText(e.Trace), took, short(first(e.Spent(Ran))))
+		if queued, _ := e.Spent(Queued); queued > 0 {
+			said += fmt.Sprintf(", and stood %s on their streams behind work that was not timed, or for their turn on the device", short(queued))
+		}
+		return said + "."
+	}
+	return fmt.Sprintf("Request %s took %s on the device and waited %s of that%s", traceText(e.Trace), took, short(worst.Took()), worst.cause())
+}
+
+func first(a, _ time.Duration) time.Duration { return a }
+
+// String is the sentence, and the path step by step.
+func (e *Explanation) String() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, e.Sentence())
+	for i := range e.Steps {
+		s := &e.Steps[i]
+		fmt.Fprintf(&b, "  %10s  %-9s %s\n", "+"+short(s.From.Sub(e.From)), short(s.Took()), s.Text())
+	}
+	held, heldByOthers := e.Spent(Held)
+	queued, queuedByOthers := e.Spent(Queued)
+	fmt.Fprintf(&b, "In all: %d timed launches, ran %s, held up %s, queued %s (for other requests %s), host %s; times are within %s of the host's clock.\n",
+		e.Launches, short(first(e.Spent(Ran))), short(held), short(queued), short(heldByOthers+queuedByOthers), short(first(e.Spent(Host))), short(max(e.Bound, time.Microsecond)))
+	return b.String()
+}
+
+// Text says a step in words, without its times.
+func (s *Step) Text() string {
+	switch s.Kind {
+	case Ran:
+		return s.Launch.text() + " ran on stream " + s.Launch.Stream.String()
+	case Held, Queued:
+		return s.Launch.text() + " waited" + s.cause()
+	case Host:
+		return "nothing to do until the host prepared " + s.Launch.text()
+	}
+	return s.Kind.String()
+}
+
+// cause is what a step waited for and why, from " for" on.
+func (s *Step) cause() string {
+	if s.Kind == Queued && s.For.ID == 0 {
+		return fmt.Sprintf(" on its own stream %v behind work that was not timed, or for its turn on the device.", s.For.Stream)
+	}
+	if s.Kind == Queued {
+		return fmt.Sprintf(" behind %s on its own stream %v: what is on one stream is done in order.", s.other(), s.For.Stream)
+	}
+	w := s.Wait
+	if w == nil {
+		return " for several launches, the fifth and later of its waits, which are not told apart."
+	}
+	block := fmt.Sprintf("block %q (generation %v)", string(w.Tag), w.Generation)
+	on := fmt.Sprintf(" for %s on stream %v", s.other(), s.For.Stream)
+	switch {
+	case w.For.Launch != 0:
+		return fmt.Sprintf("%s, because of %s: %s (data).", on, block, conflict(w.Access, w.Own, s.Launch.text()))
+	case w.Access == core.ReadWrite:
+		return fmt.Sprintf("%s, because of %s, of which a use there was recorded (data).", on, block)
+	}
+	return fmt.Sprintf("%s, because of %s: its memory was to be ready behind what was enqueued there before (memory used again).", on, block)
+}
+
+// conflict says why the two accesses of a block have an order.
+func conflict(access, own core.Access, launch string) string {
+	switch {
+	case access == core.Read:
+		return fmt.Sprintf("it reads what %s writes", launch)
+	case own == core.Write:
+		return fmt.Sprintf("it writes what %s writes, too", launch)
+	}
+	return fmt.Sprintf("it writes what %s reads", launch)
+}
+
+// other is what a step waited for, and of which request.
+func (s *Step) other() string {
+	of := s.For.text()
+	switch {
+	case s.Own:
+		return of + " of the same request"
+	case !s.For.Span.IsZero():
+		return of + " of request " + traceText(s.For.Span.TraceID)
+	case s.For.ID != 0:
+		return of + " of a request that is not sampled"
+	}
+	return of
+}
+
+func (l *Launch) text() string {
+	switch {
+	case l.Name != "":
+		return fmt.Sprintf("launch %d %q", l.ID, l.Name)
+	case l.ID != 0:
+		return fmt.Sprintf("launch %d", l.ID)
+	}
+	return "work that was not timed"
+}
+
+// short is a duration with three digits.
+func short(d time.Duration) string {
+	unit := time.Duration(1)
+	for d.Abs() >= 1000*unit {
+		unit *= 10
+	}
+	return d.Round(unit).String()
+}
