@@ -233,11 +233,11 @@ func TestAStreamLooksAgainForAPageThatAnotherTook(t *testing.T) {
 	m.moving.RLock()
 	defer m.moving.RUnlock()
 	looks := 0
-	_, found, err := m.takeRow(late, sim.Granule, false, true, func(pages.Row) error {
+	_, found, err := m.takeRow(late, &core.Request{Bytes: sim.Granule}, false, true, func(pages.Row) error {
 		if looks++; looks > 1 {
 			return nil
 		}
-		_, _, err := m.join(early, sim.Granule, false)
+		_, _, err := m.join(early, &core.Request{Bytes: sim.Granule}, false)
 		if _, taken := early.arena.take(sim.Granule); !taken {
 			t.Error("the other stream has found no page")
 		}

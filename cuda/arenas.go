@@ -48,6 +48,8 @@ type arenas struct {
 	// arena's, since a finding may be told at once and look into the books. What is given is
 	// told before others can take it.
 	oracle driver.Oracle
+	// times are the tracker's; nil if nobody asks for them.
+	times *deviceTimes
 
 	// growing is held over the driver's calls for memory, and so by one call at a time that maps,
 	// unmaps, or refuses a request.

@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
-// A launch in a sampled trace is timed, and one in so many of the others on a stream: the device notes when it
+// A launch in a sampled trace, and an allocation there that waits for other streams' uses of its memory, is timed, and one in so many of the others on a stream: the device notes when it
 // comes to the launch's waits, when each is over, and when the work is done, by events with timing, which order
 // nothing. Reaps see what is done, and tell the sink.
 
@@ -139,6 +139,35 @@ func (d *deviceTimes) start(on *stream, of *core.SpanContext) *timing {
 	return t
 }
 
+// startReuse begins to time the waits by which an allocation makes its stream come after other uses of its memory; nil if
+// it is not timed. The stream is locked.
+func (d *deviceTimes) startReuse(s *stream, req *core.Request) *timing {
+	if d == nil {
+		return nil
+	}
+	if req.Span.IsZero() {
+		if s.untimedReuses++; s.untimedReuses < d.oneIn || d.oneIn == 0 {
+			return nil
+		}
+		s.untimedReuses = 0
+	}
+	t := d.start(s, &core.SpanContext{SpanRef: req.Span, Sampled: !req.Span.IsZero()})
+	if t != nil {
+		t.work.Launch, t.work.Name, t.work.Stream = 0, "", req.Stream
+	}
+	return t
+}
+
+// reused is when the waits of a reuse were queued, if there were any.
+func (d *deviceTimes) reused(t *timing) {
+	if len(t.work.Waits) == 0 && !t.failed {
+		d.recycle(t)
+		return
+	}
+	t.end()
+	d.enqueued(t)
+}
+
 func (d *deviceTimes) take() *timing {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,6 +193,11 @@ func (d *deviceTimes) launched(t *timing, in *core.Intent) {
 		w.Waits = append(w.Waits, oplog.DeviceWait{Stream: of.Stream, For: of.For, Launch: of.Launch, Span: of.Span,
 			Generation: u.Block.Generation, Tag: u.Tag, Access: of.Access, Own: u.Access, Held: -1})
 	}
+	d.enqueued(t)
+}
+
+// enqueued is when all that a timing times was enqueued.
+func (d *deviceTimes) enqueued(t *timing) {
 	d.mu.Lock()
 	if late := d.closed || t.failed; !late {
 		d.outstanding = append(d.outstanding, t)

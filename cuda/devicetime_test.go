@@ -66,7 +66,9 @@ type timedBench struct {
 	did      deviceWork
 }
 
-func newTimedBench(t *testing.T, seed uint64) *timedBench {
+func newTimedBench(t *testing.T, seed uint64) *timedBench { return newTimedBenchOf(t, seed, 0) }
+
+func newTimedBenchOf(t *testing.T, seed, limit uint64) *timedBench {
 	device, err := sim.Open(sim.Config{Bytes: 64 << 20, Schedule: sim.Seeded(seed)})
 	must(t, err)
 	must(t, device.RegisterModule("busy", sim.Kernel{Name: "busy", Run: func(*sim.Exec) {},
@@ -78,7 +80,7 @@ func newTimedBench(t *testing.T, seed uint64) *timedBench {
 	must(t, err)
 	b.streams, err = cuda.NewStreamPool(b.faults, cuda.StreamPoolConfig{DeviceWork: &b.did, TimeOneIn: timedOneIn})
 	must(t, err)
-	pool, err := cuda.NewPoolResource(b.faults, b.streams, cuda.PoolConfig{ReapInterval: -1})
+	pool, err := cuda.NewPoolResource(b.faults, b.streams, cuda.PoolConfig{ReapInterval: -1, Limit: limit})
 	must(t, err)
 	b.resource = pool
 	t.Cleanup(func() {
@@ -606,4 +608,53 @@ func TestALostDeviceLosesItsTimes(t *testing.T) {
 	_ = pool.Close(ctx)
 	_ = s.Release()
 	_ = streams.Close(ctx)
+}
+
+// An allocation that makes its stream wait for another's launch on the same memory is timed, in a sampled trace always. If
+// the driver refuses an event that is counted, and the memory is had all the same.
+func TestAReuseOfMemoryKnowsHowLongItWaited(t *testing.T) {
+	b := newTimedBenchOf(t, 4, sim.Granule)
+	one, two := b.lease(), b.lease()
+	streams := [2]*cuda.Lease{one, two}
+	span := core.SpanRef{TraceID: [16]byte{3}, SpanID: [8]byte{4}}
+	reuse := func(from int, span core.SpanRef, tag core.Tag, before func()) {
+		on, other := streams[from], streams[1-from]
+		whole, err := b.resource.Allocate(ctx, core.Request{Bytes: sim.Granule, Stream: on.ID(), Tag: "whole"})
+		must(t, err)
+		b.launch(on, "train", 5_000, writing(whole))
+		_, err = b.resource.Deallocate(ctx, whole.ID)
+		must(t, err)
+		before()
+		again, err := b.resource.Allocate(ctx, core.Request{Bytes: sim.Granule, Stream: other.ID(), Tag: tag, Span: span})
+		must(t, err)
+		_, err = b.resource.Deallocate(ctx, again.ID)
+		must(t, err)
+		b.reap()
+	}
+	none := func() {}
+	reuse(0, span, "again", none)
+	did := b.did.of("")
+	equal(t, "reuses that were timed", len(did), 1)
+	w := did[0]
+	equal(t, "the launch, the span, the weight and the stream", w.Launch == 0 && w.Span == span && w.Weight == 1 && w.Stream == two.ID(), true)
+	equal(t, "waits", len(w.Waits), 1)
+	equal(t, "for", w.Waits[0].Launch, "train")
+	equal(t, "the launch's number", w.Waits[0].For.Launch, b.did.of("train")[0].Launch)
+	equal(t, "the tag, the stream and no access", w.Waits[0].Tag == "again" && w.Waits[0].Stream == one.ID() && w.Waits[0].Access == 0, true)
+	equal(t, "it waited about 5 ms", (w.Waits[0].Held-5*time.Millisecond).Abs() < callsTake && w.Began.Equal(w.Ended), true)
+
+	for i := range 2 * timedOneIn { // as many on each stream
+		reuse((1+i)%2, core.SpanRef{}, "unsampled", none)
+	}
+	did = b.did.of("")
+	equal(t, "reuses that were timed", len(did), 3)
+	equal(t, "the weight of another", did[1].Weight, timedOneIn)
+	equal(t, "lost", b.did.lost, 0)
+
+	for k := range uint64(3) { // behind the record that is waited for: before the wait, after it, and at the end
+		reuse(1, span, "failed", func() { b.faults.FailMethod(drivertest.EventRecord, k+2, driver.Unknown) })
+		equal(t, "lost", b.did.lost, int(k)+1)
+		reuse(0, span, "as before", none)
+	}
+	equal(t, "reuses that were timed in the end", len(b.did.of("")), 6)
 }

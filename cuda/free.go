@@ -254,7 +254,7 @@ func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeSt
 	switch {
 	case plan == nil:
 	case s != b.stream || s.DeviceOrder():
-		if err := plan.QueueFree(&s.Stream); err != nil {
+		if err := plan.QueueFree(&s.Stream, nil); err != nil {
 			return waitsForRetry, err
 		}
 	default:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/fit"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/pages"
@@ -18,10 +19,11 @@ import (
 // stream do not come for a page each. A request waits for what it needs; the background maps the rest.
 const growth = 8
 
-func (m *arenas) makeRoom(s *stream, bytes uint64, err error) error {
+func (m *arenas) makeRoom(s *stream, req *core.Request, err error) error {
 	if !errors.Is(err, errNoRoom) {
 		return err
 	}
+	bytes := req.Bytes
 	if bytes > m.page*uint64(len(m.owners)) {
 		return m.explain(bytes, driver.NewError("MemCreate", driver.OutOfMemory))
 	}
@@ -29,13 +31,13 @@ func (m *arenas) makeRoom(s *stream, bytes uint64, err error) error {
 		_ = m.fillAhead()
 		m.unlockGrowing()
 	}
-	if done, err := m.findRoom(s, bytes); done || err != nil {
+	if done, err := m.findRoom(s, req); done || err != nil {
 		return err
 	}
-	if done, err := m.lockToGrow(s, bytes); done || err != nil {
+	if done, err := m.lockToGrow(s, req); done || err != nil {
 		return err
 	}
-	g := grower{arenas: m, s: s, bytes: bytes, hasGrowing: true}
+	g := grower{arenas: m, s: s, req: req, bytes: bytes, hasGrowing: true}
 	defer g.unlock()
 	return g.makeRoom()
 }
@@ -44,7 +46,8 @@ func (m *arenas) makeRoom(s *stream, bytes uint64, err error) error {
 type grower struct {
 	*arenas
 	s     *stream
-	bytes uint64
+	req   *core.Request
+	bytes uint64 // the request's
 	// start is when it was begun to look for pages.
 	start time.Time
 	// alone: no page is in another's hands, as moving is not shared.
@@ -79,7 +82,7 @@ func (g *grower) unlockMoving() {
 
 func (g *grower) makeRoom() error {
 	_ = g.fillAhead()
-	if done, err := g.findRoom(g.s, g.bytes); done || err != nil { // pages were mapped meanwhile
+	if done, err := g.findRoom(g.s, g.req); done || err != nil { // pages were mapped meanwhile
 		return err
 	}
 	g.start = time.Now()
@@ -114,7 +117,7 @@ func (g *grower) awaitApart() (done bool, err error) {
 		case <-g.landed:
 		case <-time.After(pause):
 		}
-		done, err = g.findRoom(g.s, g.bytes)
+		done, err = g.findRoom(g.s, g.req)
 	}
 	return done, err
 }
@@ -127,11 +130,11 @@ const (
 )
 
 // lockToGrow locks growing, unless meanwhile what others map or free serves the request.
-func (m *arenas) lockToGrow(s *stream, bytes uint64) (done bool, err error) {
+func (m *arenas) lockToGrow(s *stream, req *core.Request) (done bool, err error) {
 	if m.growing.TryLock() {
 		return false, nil
 	}
-	lacks := min(int64(m.wholePages(bytes)/m.page), growth)
+	lacks := min(int64(m.wholePages(req.Bytes)/m.page), growth)
 	m.ahead.waiting.Add(lacks)
 	defer m.ahead.waiting.Add(-lacks)
 	for pause := firstPause; !m.growing.TryLock(); pause = min(2*pause, longestPause) {
@@ -139,7 +142,7 @@ func (m *arenas) lockToGrow(s *stream, bytes uint64) (done bool, err error) {
 		case <-m.unlocked:
 		case <-time.After(pause):
 		}
-		if done, err := m.findRoom(s, bytes); done || err != nil {
+		if done, err := m.findRoom(s, req); done || err != nil {
 			wake(m.unlocked) // another may wait
 			return done, err
 		}
@@ -163,17 +166,17 @@ func wake(waits chan<- struct{}) {
 
 // findRoom gives s what it holds and comes after already, pages that other arenas have, or that are
 // mapped ahead.
-func (m *arenas) findRoom(s *stream, bytes uint64) (done bool, err error) {
+func (m *arenas) findRoom(s *stream, req *core.Request) (done bool, err error) {
 	m.moving.RLock()
 	defer m.moving.RUnlock()
 	if s.IsGivenUp() {
 		return true, nil // its arena may be forgotten: the allocation is refused for that
 	}
 	m.settleOwn(s)
-	if s.arena.hasRoom(bytes) {
+	if s.arena.hasRoom(req.Bytes) {
 		return true, nil // another allocation made it for the same stream, or it is held no more
 	}
-	_, found, err := m.join(s, bytes, false)
+	_, found, err := m.join(s, req, false)
 	return found, err
 }
 
@@ -188,7 +191,7 @@ func (m *arenas) settleOwn(s *stream) {
 // growBeside maps less than moveOrGrow: what is missing beside pages that s waits for. It
 // waits for none unless there is enough.
 func (g *grower) growBeside() error {
-	_, found, err := g.takeRow(g.s, g.bytes, true, true, g.fillHole)
+	_, found, err := g.takeRow(g.s, g.req, true, true, g.fillHole)
 	if err == nil && !found {
 		return errNoRow
 	}
@@ -206,24 +209,24 @@ func (m *arenas) aligned(bytes uint64) uint64 {
 // with one it does not, and the row says where pages are still missing. Pages that it got
 // stay with the stream if others of their row cannot be had: then another row is tried. moving is
 // held.
-func (m *arenas) join(s *stream, bytes uint64, hole bool) (pages.Row, bool, error) {
-	return m.takeRow(s, bytes, hole, !hole, func(pages.Row) error { return nil })
+func (m *arenas) join(s *stream, req *core.Request, hole bool) (pages.Row, bool, error) {
+	return m.takeRow(s, req, hole, !hole, func(pages.Row) error { return nil })
 }
 
 // takeRow looks for a row, fills its hole, and takes its pages. If another stream has taken one of them meanwhile, it
 // looks again: other pages of the same arena may be free. After mostLosses, and if the arena's stream captures, it looks
 // in the others.
-func (m *arenas) takeRow(s *stream, bytes uint64, hole, wait bool, fill func(pages.Row) error) (pages.Row, bool, error) {
+func (m *arenas) takeRow(s *stream, req *core.Request, hole, wait bool, fill func(pages.Row) error) (pages.Row, bool, error) {
 	from := slices.Clone(*m.all.Load())
 	for losses := 0; ; {
-		r, found := pages.BestRow(m.parts(s, from, hole, wait), m.aligned(bytes), m.page)
+		r, found := pages.BestRow(m.parts(s, from, hole, wait), m.aligned(req.Bytes), m.page)
 		if !found {
 			return nil, false, nil
 		}
 		if err := fill(r); err != nil {
 			return r, false, err
 		}
-		refused, err := m.takeParts(s, from, r)
+		refused, err := m.takeParts(s, req, from, r)
 		switch {
 		case errors.Is(err, errTaken) && losses < mostLosses:
 			losses++
@@ -320,16 +323,16 @@ func (l *arena) insertOwn(parts []pages.Part) []pages.Part {
 
 // takeParts takes the pages of a row that other arenas have. It returns the first that does
 // not give its pages, with errTaken if they were taken meanwhile and without an error if its stream captures, or -1.
-func (m *arenas) takeParts(s *stream, from []*arena, r pages.Row) (refused int, err error) {
+func (m *arenas) takeParts(s *stream, req *core.Request, from []*arena, r pages.Row) (refused int, err error) {
 	for _, p := range r {
 		given := true
 		switch p.Kind {
 		case pages.Covered:
 			given, err = m.takeOver(s, from[p.From], p)
 		case pages.Waited:
-			given, err = m.steal(s, from[p.From], p)
+			given, err = m.steal(s, req, from[p.From], p)
 		case pages.Held:
-			given, err = m.await(s, p)
+			given, err = m.await(s, req, p)
 		}
 		if !given || err != nil {
 			return p.From, err
@@ -356,7 +359,7 @@ func (m *arenas) takeOver(s *stream, l *arena, p pages.Part) (bool, error) {
 }
 
 // await makes s wait for what its own memory is held behind.
-func (m *arenas) await(s *stream, p pages.Part) (bool, error) {
+func (m *arenas) await(s *stream, req *core.Request, p pages.Part) (bool, error) {
 	s.Lock()
 	defer s.Unlock()
 	if s.IsGivenUp() || s.Uncaptured() != nil {
@@ -364,7 +367,7 @@ func (m *arenas) await(s *stream, p pages.Part) (bool, error) {
 	}
 	behind := s.arena.held(p.Ptr, p.End())
 	defer releaseAll(behind)
-	if err := s.comeAfter(nil, behind); err != nil {
+	if err := m.comeAfter(s, req, nil, core.UseRecord{}, behind); err != nil {
 		return false, err
 	}
 	s.arena.settle(s.Behind(), func(ptr, bytes uint64, _ *fence.Frontier) bool { return ptr < p.End() && p.Ptr < ptr+bytes })
@@ -372,8 +375,8 @@ func (m *arenas) await(s *stream, p pages.Part) (bool, error) {
 }
 
 // comeAfter makes what is enqueued on s from now on come after a point, if it is not nil, and what memory is
-// held behind. s is locked.
-func (s *stream) comeAfter(p *fence.Point, behind []fit.Behind) error {
+// held behind. The newest launch before the point is what the wait for it is said to be for. s is locked.
+func (m *arenas) comeAfter(s *stream, req *core.Request, p *fence.Point, newest core.UseRecord, behind []fit.Behind) error {
 	plan := plans.Get().(*fence.Plan)
 	defer recyclePlan(plan)
 	if p != nil {
@@ -382,16 +385,30 @@ func (s *stream) comeAfter(p *fence.Point, behind []fit.Behind) error {
 	for f := range frontiersOf(behind) {
 		f.AddTo(plan, &s.Stream)
 	}
-	return plan.QueueFree(&s.Stream)
+	t := m.times.startReuse(s, req)
+	if t == nil {
+		return plan.QueueFree(&s.Stream, nil)
+	}
+	t.Mark(s.Handle())
+	t.work.Waits = t.work.Waits[:0]
+	err := plan.QueueFree(&s.Stream, func(w core.Waited) {
+		t.Mark(s.Handle())
+		if w.For.Launch == 0 {
+			w.Stream, w.Span, w.Launch, w.For = cmp.Or(w.Stream, newest.Stream), newest.Span, newest.Launch, core.WaitRef{Launch: newest.LaunchID}
+		}
+		t.work.Waits = append(t.work.Waits, oplog.DeviceWait{Stream: w.Stream, For: w.For, Launch: w.Launch, Span: w.Span, Tag: req.Tag, Held: -1})
+	})
+	m.times.reused(t)
+	return err
 }
 
 // steal takes pages that s then waits for.
-func (m *arenas) steal(s *stream, l *arena, p pages.Part) (bool, error) {
+func (m *arenas) steal(s *stream, req *core.Request, l *arena, p pages.Part) (bool, error) {
 	r, ok := l.cutRow(p.Ptr, p.Bytes)
 	if !ok {
 		return false, errTaken
 	}
-	stolen, err := m.stealRun(s, r)
+	stolen, err := m.stealRun(s, req, r)
 	if stolen {
 		releaseAll(r.behind)
 	} else {
@@ -402,11 +419,13 @@ func (m *arenas) steal(s *stream, l *arena, p pages.Part) (bool, error) {
 
 // stealRun makes s wait for everything on the stream that the run was freed on, if it does not come after
 // the run's mark, and for what the run was held behind. It does not if either of them captures.
-func (m *arenas) stealRun(s *stream, r run) (bool, error) {
+func (m *arenas) stealRun(s *stream, req *core.Request, r run) (bool, error) {
 	start := time.Now()
 	var behind *fence.Point
+	var newest core.UseRecord
 	if !r.isBefore(s) {
 		r.after.Lock()
+		newest = r.after.Newest()
 		p, err := r.after.FinalOrRecord(core.DefaultStream)
 		r.after.Unlock()
 		if err != nil {
@@ -420,7 +439,7 @@ func (m *arenas) stealRun(s *stream, r run) (bool, error) {
 	if s.IsGivenUp() || s.Uncaptured() != nil {
 		return false, nil // the allocation will be refused for that
 	}
-	if err := s.comeAfter(behind, r.behind); err != nil {
+	if err := m.comeAfter(s, req, behind, newest, r.behind); err != nil {
 		return false, err
 	}
 	m.own(r, s.arena)
@@ -462,7 +481,7 @@ func (l *arena) cutRow(ptr, bytes uint64) (r run, ok bool) {
 // moveOrGrow maps spare pages where free memory of s lacks the fewest, and takes from the
 // device what is missing.
 func (g *grower) moveOrGrow() error {
-	r, found, err := g.join(g.s, g.bytes, true)
+	r, found, err := g.join(g.s, g.req, true)
 	if err != nil {
 		return err
 	}

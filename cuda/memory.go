@@ -49,7 +49,7 @@ import (
 type memory interface {
 	take(s *stream, bytes uint64) (ptr uint64, err error)
 	give(s *stream, ptr, bytes uint64, behind *fence.Frontier) error
-	makeRoom(s *stream, bytes uint64, err error) error
+	makeRoom(s *stream, req *core.Request, err error) error
 	giveAtOnce() bool
 	// given is what a drain waits for besides the frees that are pending: completed reports
 	// whether reaps have seen that the device has come to all that was given before.
@@ -207,7 +207,7 @@ func (p *driverPool) give(s *stream, ptr, _ uint64, _ *fence.Frontier) error {
 }
 
 // makeRoom has nothing to try: the driver has.
-func (p *driverPool) makeRoom(_ *stream, _ uint64, err error) error { return err }
+func (p *driverPool) makeRoom(_ *stream, _ *core.Request, err error) error { return err }
 
 // giveAtOnce is false: another stream gets the memory when the device has come to its free.
 func (p *driverPool) giveAtOnce() bool { return false }

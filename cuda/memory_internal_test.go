@@ -70,7 +70,7 @@ func (m *ledgerMemory) give(s *stream, ptr, bytes uint64, _ *fence.Frontier) err
 	return nil
 }
 
-func (m *ledgerMemory) makeRoom(_ *stream, _ uint64, err error) error { return err }
+func (m *ledgerMemory) makeRoom(_ *stream, _ *core.Request, err error) error { return err }
 
 func (m *ledgerMemory) giveAtOnce() bool   { return m.under.giveAtOnce() }
 func (m *ledgerMemory) given() func() bool { return m.under.given() }

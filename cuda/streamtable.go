@@ -397,6 +397,8 @@ type stream struct {
 	launch launch
 	// timesSeen is the last look at timed launches that found one of the stream's not done; who looks guards it.
 	timesSeen uint64
+	// untimedReuses is how many allocations made the stream wait since one of these was timed; the stream's lock guards it.
+	untimedReuses uint32
 	// lease is the last id that the stream was leased under, 0 if none was.
 	lease atomic.Uint64
 	_     [64]byte

@@ -68,6 +68,9 @@ func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, stre
 	r.path = path.New(owner, serving{tracker: r}, r)
 	r.oracle = driver.OracleOf(drv)
 	r.times = newDeviceTimes(drv, streams.deviceWork, streams.timeOneIn)
+	if r.own != nil {
+		r.own.times = r.times
+	}
 	r.windows = books.NewWindows(&streams.table.group, time.Now())
 	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses, isolatedRanges)
 	r.reaperStop, r.reaperDone, r.closing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
@@ -127,7 +130,7 @@ func (r *tracker) allocateOn(s *stream, req *core.Request) (uint64, *fence.Point
 		if r.releaseCompleted(done); !errors.Is(err, core.ErrOutOfMemory) {
 			return 0, nil, nil, err
 		}
-		if err := r.withMemory("Allocate", func() error { return r.memory.makeRoom(s, req.Bytes, err) }); err != nil {
+		if err := r.withMemory("Allocate", func() error { return r.memory.makeRoom(s, req, err) }); err != nil {
 			return 0, nil, nil, err
 		}
 	}

@@ -31,7 +31,14 @@ func (d deviceSpans) Done(w *oplog.DeviceWork) {
 	if t == nil || t.level == LevelOff || !parent.IsValid() {
 		return
 	}
-	_, span := t.tracer.Start(trace.ContextWithSpanContext(context.Background(), parent), string(SpanDevice), trace.WithTimestamp(w.Began))
+	name, began, attrs := t.launches.name(SpanDevice, w.Name), w.Began, t.stepAttributes(w.Stream, w.Name)
+	if w.Launch != 0 || len(w.Waits) == 0 {
+		attrs = append(attrs, number(AttrLaunchID, w.Launch))
+	} else { // memory that is used again: it waits
+		tag := string(w.Waits[0].Tag)
+		name, began, attrs = t.tagged(SpanDevice, w.Waits[0].Tag), w.Reached, append(attrs, text(AttrTag, tag))
+	}
+	_, span := t.tracer.Start(trace.ContextWithSpanContext(context.Background(), parent), string(SpanDevice), trace.WithTimestamp(began))
 	if !span.IsRecording() {
 		return
 	}
@@ -39,12 +46,11 @@ func (d deviceSpans) Done(w *oplog.DeviceWork) {
 	for i := range w.Waits {
 		held += max(0, w.Waits[i].Held)
 	}
-	attrs := append(t.stepAttributes(w.Stream, w.Name), number(AttrLaunchID, w.Launch),
-		nanoseconds(AttrQueued, max(0, w.Reached.Sub(w.Prepared))), nanoseconds(AttrHeld, held), nanoseconds(AttrClockError, w.Bound))
+	attrs = append(attrs, nanoseconds(AttrQueued, max(0, w.Reached.Sub(w.Prepared))), nanoseconds(AttrHeld, held), nanoseconds(AttrClockError, w.Bound))
 	if len(w.Waits) > 0 {
 		attrs = append(attrs, heldBy(w))
 	}
-	set(span, SpanDevice, t.launches.name(SpanDevice, w.Name), attrs)
+	set(span, SpanDevice, name, attrs)
 	for i := range w.Waits {
 		if of := &w.Waits[i]; !of.Span.IsZero() {
 			span.AddLink(trace.Link{SpanContext: spanContext(of.Span), Attributes: waitAttributes(of)})
@@ -55,8 +61,10 @@ func (d deviceSpans) Done(w *oplog.DeviceWork) {
 
 // waitAttributes are those of a link to what a launch waited for.
 func waitAttributes(w *oplog.DeviceWait) []attribute.KeyValue {
-	attrs := appendLaunch([]attribute.KeyValue{number(AttrStream, w.Stream), number(AttrGeneration, w.Generation),
-		text(AttrTag, string(w.Tag)), AttrAccess.String(w.Access.String())}, w.Launch)
+	attrs := appendLaunch([]attribute.KeyValue{number(AttrStream, w.Stream), text(AttrTag, string(w.Tag))}, w.Launch)
+	if w.Access != 0 {
+		attrs = append(attrs, number(AttrGeneration, w.Generation), AttrAccess.String(w.Access.String()))
+	}
 	if w.Held < 0 {
 		return attrs
 	}
@@ -79,7 +87,11 @@ func heldBy(w *oplog.DeviceWork) attribute.KeyValue {
 		if of.Held >= 0 {
 			took = of.Held.String()
 		}
-		list = append(list, fmt.Sprintf("%s: %s on stream %d (%s of %q, generation %d)", took, what, of.Stream, of.Access, string(of.Tag), of.Generation))
+		why := fmt.Sprintf("%s of %q, generation %d", of.Access, string(of.Tag), of.Generation)
+		if of.Access == 0 {
+			why = fmt.Sprintf("memory used again for %q", string(of.Tag))
+		}
+		list = append(list, fmt.Sprintf("%s: %s on stream %d (%s)", took, what, of.Stream, why))
 	}
 	if w.Unattributed > 0 {
 		list = append(list, fmt.Sprintf("%s: the unattributed together", w.Unattributed))

@@ -7,13 +7,15 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// DeviceWork is when the device did a launch. Times are those of the host's clock.
+// DeviceWork is when the device did a launch. Or, where Launch is zero, when it came past an allocation that made its
+// stream wait, because the memory was used elsewhere before; then no time lies between Began and Ended, and each wait has
+// the allocation's tag. Times are those of the host's clock.
 type DeviceWork struct {
 	// Launch is the launch's number and Name its name, Stream where it was enqueued.
 	Launch uint64
 	Name   string
 	Stream core.StreamID
-	// Span is the launch's, if it is in a sampled trace. Weight is how many launches it stands for, of those that are not.
+	// Span is the launch's, or the allocation's, if it is in a sampled trace. Weight is how many launches it stands for, of those that are not.
 	Span   core.SpanRef
 	Weight uint64
 	// Prepared is when the host began to queue the launch's waits, Reached when the device had
@@ -49,7 +51,8 @@ func (w *DeviceWork) Event(ordinal int) Event {
 // DeviceWait is a wait of a launch for work on another stream.
 type DeviceWait struct {
 	// Stream, For, Launch and Span say what was waited for, as [core.Waited] does, Access what that did with the
-	// block of Generation and Tag, because of which it was, and Own what the launch does with it.
+	// block of Generation and Tag, because of which it was, and Own what the launch does with it. Where memory is
+	// used again Generation, Access and Own are zero, and the launch is the newest that may have used it.
 	Stream     core.StreamID
 	For        core.WaitRef
 	Launch     string

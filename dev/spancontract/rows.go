@@ -38,6 +38,8 @@ var (
 	levelLink   = []Link{{To: inLaunch, When: "at the level of launches " + waited, Attributes: always(t.AttrStream)}}
 	deviceLinks = []Link{{To: []t.SpanName{t.SpanFinish, t.SpanAlloc, t.SpanLaunch}, When: waited,
 		Attributes: slices.Concat(always(t.AttrStream, t.AttrGeneration, t.AttrTag, t.AttrAccess), sometimes("it was a launch's, and "+named, t.AttrLaunchName), sometimes("it is one of the first four", t.AttrHeld))}}
+	reuseLinks = []Link{{To: []t.SpanName{t.SpanFinish}, When: "for each wait for a launch that was sampled",
+		Attributes: slices.Concat(always(t.AttrStream, t.AttrTag), sometimes("that is "+named, t.AttrLaunchName), sometimes("it is one of the first four", t.AttrHeld))}}
 	few  = fmt.Sprintf("each block of a launch of at most %d", t.MaxUseSpans)
 	many = fmt.Sprintf("all blocks of a launch of more than %d", t.MaxUseSpans)
 )
@@ -65,8 +67,10 @@ var rows = sayingTheirOperation([]Row{
 	{Operation: t.SpanFinish, Target: t.AttrLaunchName, Case: "one block", When: few, Parents: inLaunch, Status: ErrorOnFailure, Events: refusal, Attributes: append(slices.Clone(use), onFailure())},
 	{Operation: t.SpanFinish, Target: t.AttrLaunchName, Case: "all blocks", When: many, Parents: inLaunch, Status: ErrorOnFailure, Events: refusal, Attributes: append(slices.Clone(batch), onFailure())},
 
-	{Operation: t.SpanDevice, Target: t.AttrLaunchName, When: "each finished launch, on the device: from when its last wait was over until its work was done; the span comes when the runtime has seen that", Parents: inLaunch, Links: deviceLinks,
+	{Operation: t.SpanDevice, Target: t.AttrLaunchName, Case: "a launch", When: "each finished launch, on the device: from when its last wait was over until its work was done; the span comes when the runtime has seen that", Parents: inLaunch, Links: deviceLinks,
 		Attributes: slices.Concat(step, always(t.AttrLaunchID, t.AttrQueued, t.AttrHeld, t.AttrClockError), sometimes("it had to wait for other streams", t.AttrHeldBy))},
+	{Operation: t.SpanDevice, Target: t.AttrTag, Case: "memory used again", When: "each allocation that made its stream wait, because others used the memory before: from when the device came to the waits until they were over", Parents: []t.SpanName{t.SpanAlloc}, Links: reuseLinks,
+		Attributes: always(t.AttrDevice, t.AttrStream, t.AttrTag, t.AttrQueued, t.AttrHeld, t.AttrClockError, t.AttrHeldBy)},
 
 	{Operation: t.SpanFinding, Target: t.AttrFindingKind, Case: "of a launch", When: fmt.Sprintf("each finding, under those of its first %d suspects that were traced; without a suspect under the victim's newest traced use", t.MaxFindingSpans),
 		Parents: []t.SpanName{t.SpanFinish, t.SpanLaunch}, Status: Error,

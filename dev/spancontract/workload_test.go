@@ -276,6 +276,37 @@ var causes = []error{
 	&core.InvalidRequestError{Op: "Allocate"}, fmt.Errorf("refused: %w", core.ErrClosed), context.DeadlineExceeded, context.Canceled, errors.New("odd"),
 }
 
+// reuses are allocations of memory that launches on another stream use: with names and without, of a trace that is sampled
+// and of one that is not.
+func (t *traced) reuses() {
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, TracerProvider: t.provider, Guard: "off", Pool: cuda.PoolConfig{Limit: sim.Granule}})
+	t.must(err)
+	for i, name := range []string{"", "train"} {
+		for _, ctx := range []context.Context{t.request(), t.unsampled()} {
+			one, err := rt.Streams().Acquire(t.Context(), "one")
+			t.must(err)
+			two, err := rt.Streams().Acquire(t.Context(), "two")
+			t.must(err)
+			b, err := rt.Allocate(ctx, core.Request{Bytes: sim.Granule, Stream: one.ID()})
+			t.must(err)
+			release := must.Get(rt.Driver().(*sim.Device).Hold(one.Handle()))(t)
+			t.must(rt.LaunchNamed(ctx, name, one.ID(), usesOf(b), nothing))
+			_, err = rt.Deallocate(ctx, b.ID)
+			t.must(err)
+			again, err := rt.Allocate(t.request(), core.Request{Bytes: sim.Granule / 2, Stream: two.ID(), Tag: []core.Tag{"", "rows"}[i]})
+			t.must(err)
+			release()
+			_, err = rt.Deallocate(t.request(), again.ID)
+			t.must(err)
+			t.must(rt.Drain(t.Context()))
+			t.must(one.Release())
+			t.must(two.Release())
+		}
+	}
+	_, err = rt.Close(t.Context())
+	t.must(err)
+}
+
 // failures make each call fail with each cause, and each cause a finding once:
 // of a known victim, with bytes compared, and of none.
 func (t *traced) failures() {
@@ -367,6 +398,7 @@ func TestSpansKeepTheContract(t *testing.T) {
 		}
 		s.close()
 	}
+	work.reuses()
 	work.failures()
 	work.orphans()
 	work.failedSteps()

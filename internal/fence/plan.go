@@ -117,12 +117,17 @@ func (plan *Plan) Drop() {
 }
 
 // QueueFree makes s wait for everything that a free must come after, or the use of memory that was
-// freed, and counts the waits. s must be locked. None of the dependencies is deferred: the only such point
+// freed, and counts the waits; waited, if not nil, is told of each that was queued, without its use and access. s must be locked. None of the dependencies is deferred: the only such point
 // among a block's accesses is its own stream's ready point, and a stream records or
 // completes that before it is given up and the free comes to another. Errors are the
 // driver's; some waits may have been queued then.
-func (plan *Plan) QueueFree(s *Stream) error {
-	return plan.queue(s, func(*dependency) { s.counts.Waits.Add(1) })
+func (plan *Plan) QueueFree(s *Stream, waited func(core.Waited)) error {
+	return plan.queue(s, func(d *dependency) {
+		s.counts.Waits.Add(1)
+		if waited != nil {
+			waited(core.Waited{Use: -1, Stream: d.point.lease, Span: d.of.span, For: d.waitRef(0), Launch: d.point.launchName()})
+		}
+	})
 }
 
 // queue makes s wait for the dependencies, with as few waits as will do, and

@@ -53,38 +53,42 @@ func (k Kind) String() string {
 	return kinds[0]
 }
 
-// MarshalText is String.
-func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
 // Launch names a launch, or other work that was enqueued, as far as it is known.
 type Launch struct {
-	// ID and Name are zero and empty for work that is not known.
-	ID     uint64        `json:"id,omitempty"`
-	Name   string        `json:"name,omitempty"`
-	Stream core.StreamID `json:"stream"`
+	// ID and Name are zero and empty for work that is not known, and for an allocation that made its stream wait: that has
+	// the tag Memory.
+	ID     uint64
+	Name   string
+	Memory core.Tag
+	Stream core.StreamID
 	// Span is zero if its trace is not sampled.
-	Span core.SpanRef `json:"-"`
+	Span core.SpanRef
 }
+
+func (l *Launch) isKnown() bool { return l.ID != 0 || l.Memory != "" }
 
 // Step is a part of a critical path. From and To are on the host's clock, and the next step begins where it ends, but for
 // less than [Resolution].
 type Step struct {
-	Kind     Kind      `json:"kind"`
-	From, To time.Time `json:"-"`
+	Kind     Kind
+	From, To time.Time
 	// Launch is the request's, For what it stood behind, of a step that is Held or Queued.
-	Launch Launch `json:"launch"`
-	For    Launch `json:"for,omitzero"`
-	// Wait is the wait of a step that is Held; nil if it is not known which of several it was.
-	Wait *oplog.DeviceWait `json:"-"`
+	Launch Launch
+	For    Launch
+	// Wait is the wait of a step that is Held; nil if it is not known which of several it was. Of a step that is Queued it
+	// is the longest of what it stood behind, nil if that did not wait.
+	Wait *oplog.DeviceWait
 	// Own: the work that it stood behind is the request's own.
-	Own bool `json:"own,omitempty"`
+	Own bool
 }
 
 // Took is the step's duration.
 func (s *Step) Took() time.Duration { return s.To.Sub(s.From) }
 
 // isOthers reports whether the step is lost to another's work. What stood behind work that is not known is nobody's.
-func (s *Step) isOthers() bool { return s.Kind == Held && !s.Own || s.Kind == Queued && s.For.ID != 0 }
+func (s *Step) isOthers() bool {
+	return s.Kind == Held && !s.Own || s.Kind == Queued && s.For.isKnown()
+}
 
 // Explanation is a request's critical path on the device.
 type Explanation struct {
@@ -138,7 +142,9 @@ func New(events []oplog.Event) *Device {
 		if w == nil {
 			continue
 		}
-		d.byID[w.Launch] = w
+		if w.Launch != 0 {
+			d.byID[w.Launch] = w
+		}
 		d.streams[w.Stream] = append(d.streams[w.Stream], w)
 		if !w.Span.IsZero() {
 			d.traces[w.Span.TraceID] = append(d.traces[w.Span.TraceID], w)
@@ -209,7 +215,7 @@ func (p *path) back(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, time.
 			continue
 		}
 		from := at.Add(-of.Held)
-		step := Step{Kind: Held, Launch: me, For: Launch{of.For.Launch, of.Launch, of.Stream, of.Span}, Wait: of, From: from, To: at}
+		step := Step{Kind: Held, Launch: me, For: Launch{ID: of.For.Launch, Name: of.Launch, Stream: of.Stream, Span: of.Span}, Wait: of, From: from, To: at}
 		cause := p.byID[of.For.Launch]
 		if of.For.Launch == 0 { // memory to be ready: what was last on that stream until then
 			if cause = p.lastOn(of.Stream, from, at); cause != nil {
@@ -245,8 +251,8 @@ func (p *path) behind(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, tim
 		if at = ended; p.isOwn(front) {
 			return front, at
 		}
-		from := later(front.Began, w.Prepared)
-		p.add(Step{Kind: Queued, Launch: me, For: launchOf(front), From: from, To: at})
+		from := later(front.Reached, w.Prepared)
+		p.add(Step{Kind: Queued, Launch: me, For: launchOf(front), Wait: longestWait(front), From: from, To: at})
 		at = earlier(from, at)
 	}
 	p.add(Step{Kind: Queued, Launch: me, For: Launch{Stream: w.Stream}, From: w.Prepared, To: at})
@@ -283,7 +289,23 @@ func (p *path) endedBefore(at time.Time) *oplog.DeviceWork {
 	return nil
 }
 
-func launchOf(w *oplog.DeviceWork) Launch { return Launch{w.Launch, w.Name, w.Stream, w.Span} }
+// longestWait is the wait that held a launch up the longest, nil if none did.
+func longestWait(w *oplog.DeviceWork) (longest *oplog.DeviceWait) {
+	for i := range w.Waits {
+		if of := &w.Waits[i]; of.Held >= Resolution && (longest == nil || of.Held > longest.Held) {
+			longest = of
+		}
+	}
+	return longest
+}
+
+func launchOf(w *oplog.DeviceWork) Launch {
+	l := Launch{ID: w.Launch, Name: w.Name, Stream: w.Stream, Span: w.Span}
+	if w.Launch == 0 && len(w.Waits) > 0 {
+		l.Memory = w.Waits[0].Tag
+	}
+	return l
+}
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {

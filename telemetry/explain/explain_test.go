@@ -39,13 +39,17 @@ type service struct {
 	blocks   []core.Block
 }
 
-func newService(t *testing.T, seed uint64, streams int) *service {
+func newService(t *testing.T, seed uint64, streams int, pool ...uint64) *service {
+	limit := uint64(0)
+	if len(pool) > 0 {
+		limit = pool[0]
+	}
 	device := must.Get(sim.Open(sim.Config{Bytes: 64 << 20, Schedule: sim.Seeded(seed)}))(t)
 	must.Do(t, device.RegisterModule("busy", sim.Kernel{Name: "busy", Run: func(*sim.Exec) {},
 		Takes: func(a sim.Args) time.Duration { return time.Duration(a.U64(0)) }}))
 	s := &service{T: t, device: device, busy: must.Get(device.ModuleFunction(must.Get(device.ModuleLoad(driver.Image{Name: "busy"}))(t), "busy"))(t),
 		provider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))}
-	s.rt = must.Get(fencepost.Open(t.Context(), fencepost.Config{Driver: device, TracerProvider: s.provider, Budget: 32 << 20, Guard: "off"}))(t)
+	s.rt = must.Get(fencepost.Open(t.Context(), fencepost.Config{Driver: device, TracerProvider: s.provider, Budget: 32 << 20, Guard: "off", Pool: cuda.PoolConfig{Limit: limit}}))(t)
 	for range streams {
 		s.leases = append(s.leases, must.Get(s.rt.Streams().Acquire(t.Context(), "service"))(t))
 	}
@@ -259,6 +263,49 @@ func TestMemoryThatIsNotReadyNamesWhatIsInFront(t *testing.T) {
 	worst := e.Worst()
 	if worst == nil || worst.For.Name != "train" || worst.Wait.Tag != "fresh" || !strings.Contains(e.Sentence(), "(memory used again)") {
 		t.Fatal(e.String())
+	}
+}
+
+// A request whose memory another stream's launch still uses waits for that, on its own stream and for its launch.
+func TestMemoryThatIsUsedAgainNamesTheLaunchThatUsedIt(t *testing.T) {
+	for seed := range uint64(10) {
+		s := newService(t, seed, 2, sim.Granule)
+		other, r := s.request(), s.request()
+		whole := must.Get(s.rt.Allocate(other.ctx, core.Request{Bytes: sim.Granule, Stream: s.leases[0].ID(), Tag: "train.batch"}))(t)
+		other.launch("train", 0, 7*time.Millisecond, use(whole, core.Write))
+		must.Get(s.rt.Deallocate(other.ctx, whole.ID))(t)
+		b := must.Get(s.rt.Allocate(r.ctx, core.Request{Bytes: sim.Granule, Stream: s.leases[1].ID(), Tag: "query.batch"}))(t)
+		s.blocks = append(s.blocks, b)
+		r.launch("query", 1, time.Millisecond, use(b, core.Write))
+		e := s.explain(r)
+		worst := e.Worst()
+		if worst == nil || worst.Kind != explain.Held || worst.Launch.Memory != "query.batch" || worst.For.Name != "train" || worst.For.ID == 0 || worst.For.Span.TraceID != other.trace {
+			t.Fatal(e.String())
+		}
+		if off := worst.Took() - 7*time.Millisecond; off.Abs() > hostTakes {
+			t.Errorf("held up for %v", worst.Took())
+		}
+		if says := e.Sentence(); !strings.Contains(says, `for launch`) || !strings.Contains(says, `"train"`) || !strings.Contains(says, `used again for "query.batch"`) {
+			t.Error(says)
+		}
+	}
+}
+
+// A launch stands behind one that itself waits: both are told.
+func TestWhatIsInFrontMayWaitItself(t *testing.T) {
+	s := newService(t, 2, 2)
+	index := s.alloc(0, "index")
+	guilty, front, r := s.request(), s.request(), s.request()
+	guilty.launch("merge", 0, 9*time.Millisecond, use(index, core.Write))
+	front.launch("front", 1, time.Millisecond, use(index, core.Read))
+	r.launch("query", 1, time.Millisecond)
+	e := s.explain(r)
+	worst := e.Worst()
+	if worst == nil || worst.Kind != explain.Queued || worst.For.Name != "front" || worst.Wait == nil || worst.Wait.Launch != "merge" {
+		t.Fatal(e.String())
+	}
+	if says := e.Sentence(); !strings.Contains(says, `behind launch`) || !strings.Contains(says, `which itself waited 9`) || !strings.Contains(says, `"merge" of request`) {
+		t.Error(says)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // Sentence says the worst of it: what the request lost most to, or that it lost nothing to others.
@@ -54,21 +55,31 @@ func (s *Step) Text() string {
 
 // cause is what a step waited for and why, from " for" on.
 func (s *Step) cause() string {
-	if s.Kind == Queued && s.For.ID == 0 {
-		return fmt.Sprintf(" on its own stream %v behind work that was not timed, or for its turn on the device.", s.For.Stream)
-	}
-	if s.Kind == Queued {
-		return fmt.Sprintf(" behind %s on its own stream %v: what is on one stream is done in order.", s.other(), s.For.Stream)
-	}
 	w := s.Wait
-	if w == nil {
+	switch {
+	case s.Kind == Queued && !s.For.isKnown():
+		return fmt.Sprintf(" on its own stream %v behind work that was not timed, or for its turn on the device.", s.For.Stream)
+	case s.Kind == Queued && w != nil:
+		of := Launch{ID: w.For.Launch, Name: w.Launch, Stream: w.Stream, Span: w.Span}
+		return fmt.Sprintf(" behind %s on its own stream %v, which itself waited %s%s", s.For.of(s.Own), s.For.Stream, short(w.Held), because(w, &of, false, &s.For))
+	case s.Kind == Queued:
+		return fmt.Sprintf(" behind %s on its own stream %v: what is on one stream is done in order.", s.For.of(s.Own), s.For.Stream)
+	case w == nil:
 		return " for several launches, the fifth and later of its waits, which are not told apart."
 	}
+	return because(w, &s.For, s.Own, &s.Launch)
+}
+
+// because says which work a launch waited for, and why.
+func because(w *oplog.DeviceWait, of *Launch, own bool, launch *Launch) string {
+	on := fmt.Sprintf(" for %s on stream %v", of.of(own), of.Stream)
+	if w.Access == 0 {
+		return fmt.Sprintf("%s, because memory that was used there before is used again for %q (memory used again).", on, string(w.Tag))
+	}
 	block := fmt.Sprintf("block %q (generation %v)", string(w.Tag), w.Generation)
-	on := fmt.Sprintf(" for %s on stream %v", s.other(), s.For.Stream)
 	switch {
 	case w.For.Launch != 0:
-		return fmt.Sprintf("%s, because of %s: %s (data).", on, block, conflict(w.Access, w.Own, s.Launch.text()))
+		return fmt.Sprintf("%s, because of %s: %s (data).", on, block, conflict(w.Access, w.Own, launch.text()))
 	case w.Access == core.ReadWrite:
 		return fmt.Sprintf("%s, because of %s, of which a use there was recorded (data).", on, block)
 	}
@@ -86,18 +97,17 @@ func conflict(access, own core.Access, launch string) string {
 	return fmt.Sprintf("it writes what %s reads", launch)
 }
 
-// other is what a step waited for, and of which request.
-func (s *Step) other() string {
-	of := s.For.text()
+// of is the launch, and of which request it is.
+func (l *Launch) of(own bool) string {
 	switch {
-	case s.Own:
-		return of + " of the same request"
-	case !s.For.Span.IsZero():
-		return of + " of request " + traceText(s.For.Span.TraceID)
-	case s.For.ID != 0:
-		return of + " of a request that is not sampled"
+	case own:
+		return l.text() + " of the same request"
+	case !l.Span.IsZero():
+		return l.text() + " of request " + traceText(l.Span.TraceID)
+	case l.isKnown():
+		return l.text() + " of a request that is not sampled"
 	}
-	return of
+	return l.text()
 }
 
 func (l *Launch) text() string {
@@ -106,6 +116,8 @@ func (l *Launch) text() string {
 		return fmt.Sprintf("launch %d %q", l.ID, l.Name)
 	case l.ID != 0:
 		return fmt.Sprintf("launch %d", l.ID)
+	case l.Memory != "":
+		return fmt.Sprintf("the allocation of %q", string(l.Memory))
 	}
 	return "work that was not timed"
 }

@@ -106,6 +106,9 @@ func (h *loaded) deviceSpans(e *oplog.Event) (spans []*span) {
 			at = end
 		}
 	}
+	if e.LaunchID == 0 { // memory that is used again only waits
+		return spans
+	}
 	return append(spans, &span{track: trackOf(e), begin: h.begin(e), end: h.after(e), first: e, last: e})
 }
 

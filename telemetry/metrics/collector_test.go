@@ -405,8 +405,9 @@ func BenchmarkNote(b *testing.B) {
 func deviceTimes() metrics.DeviceTimesSnapshot {
 	var d metrics.DeviceTimes
 	began := time.Unix(1_700_000_000, 0)
-	d.Done(&oplog.DeviceWork{Name: "sort", Weight: 1, Began: began, Ended: began.Add(3 * time.Millisecond)})
-	d.Done(&oplog.DeviceWork{Name: "query", Weight: 100, Began: began, Ended: began.Add(500 * time.Microsecond), Waits: []oplog.DeviceWait{
+	d.Done(&oplog.DeviceWork{Weight: 10, Began: began, Ended: began, Waits: []oplog.DeviceWait{{Launch: "merge", For: core.WaitRef{Launch: 3}, Held: time.Millisecond}}})
+	d.Done(&oplog.DeviceWork{Launch: 1, Name: "sort", Weight: 1, Began: began, Ended: began.Add(3 * time.Millisecond)})
+	d.Done(&oplog.DeviceWork{Launch: 1, Name: "query", Weight: 100, Began: began, Ended: began.Add(500 * time.Microsecond), Waits: []oplog.DeviceWait{
 		{Launch: "sort", For: core.WaitRef{Launch: 5}, Held: 2 * time.Millisecond}, {For: core.WaitRef{Block: 7}, Held: time.Millisecond}, {Held: -1}}, Unattributed: 4 * time.Millisecond})
 	d.Lost(34)
 	return d.Snapshot()
@@ -416,7 +417,7 @@ func deviceTimes() metrics.DeviceTimesSnapshot {
 func TestLaunchesAreBounded(t *testing.T) {
 	var d metrics.DeviceTimes
 	for i := range 200 {
-		d.Done(&oplog.DeviceWork{Name: fmt.Sprint("launch ", i), Weight: 1, Waits: []oplog.DeviceWait{{Launch: "x", For: core.WaitRef{Launch: 1}, Held: time.Second}}})
+		d.Done(&oplog.DeviceWork{Launch: 1, Name: fmt.Sprint("launch ", i), Weight: 1, Waits: []oplog.DeviceWait{{Launch: "x", For: core.WaitRef{Launch: 1}, Held: time.Second}}})
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, DeviceTimes: d.Snapshot}))(t))
@@ -448,7 +449,7 @@ func TestALaunchOnTheDeviceIsAnExemplar(t *testing.T) {
 		if i == 3 {
 			span = core.SpanRef{}
 		}
-		d.Done(&oplog.DeviceWork{Name: "query", Weight: 1, Span: span, Began: began, Ended: began.Add(took)})
+		d.Done(&oplog.DeviceWork{Launch: 1, Name: "query", Weight: 1, Span: span, Began: began, Ended: began.Add(took)})
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, DeviceTimes: d.Snapshot}))(t))

@@ -75,6 +75,9 @@ func (d *DeviceTimes) Done(w *oplog.DeviceWork) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := launchLabel(w.Name)
+	if w.Launch == 0 {
+		name = allocationWaits
+	}
 	held := w.Unattributed
 	for i := range w.Waits {
 		of := &w.Waits[i]
@@ -86,10 +89,16 @@ func (d *DeviceTimes) Done(w *oplog.DeviceWork) {
 	if w.Unattributed > 0 {
 		d.wait(waitPair{name, string(OtherTag)}, w.Unattributed*time.Duration(w.Weight))
 	}
+	if w.Launch == 0 {
+		return
+	}
 	times := d.of(name)
 	times.ran.note(w.Ended.Sub(w.Began), w)
 	times.held.note(held, w)
 }
+
+// allocationWaits is what allocations are called that wait for other streams' uses of their memory.
+const allocationWaits = "allocation"
 
 func launchLabel(name string) string {
 	if name == "" {
@@ -163,7 +172,7 @@ var deviceTimeMetrics = []family[DeviceTimesSnapshot]{
 		func(s DeviceTimesSnapshot, out sender) { s.each(out, s.ran) }},
 	{histogram("gpumem_launch_held_seconds", "Time that launches were held up on the device by waits for other streams, by name, classic and native.", "launch"),
 		func(s DeviceTimesSnapshot, out sender) { s.each(out, s.held) }},
-	{counter("gpumem_device_wait_seconds_total", "Time that launches of one name were held up on the device by waits for launches of another; 64 pairs, the rest as other.", "launch", "waited_for"),
+	{counter("gpumem_device_wait_seconds_total", "Time that launches of one name were held up on the device by waits for launches of another, and of streams for memory that others used (launch is allocation); 64 pairs, the rest as other.", "launch", "waited_for"),
 		func(s DeviceTimesSnapshot, out sender) {
 			for _, pair := range s.sortedWaits() {
 				out.send(s.waits[pair].Seconds(), pair.launch, pair.waitedFor)
