@@ -51,7 +51,7 @@ type HandlerConfig struct {
 //	/metrics               for Prometheus: text, OpenMetrics (exemplars), protobuf (native histograms)
 //	/healthz, /readyz      for probes; of several devices the worst
 //	/debug/gpumem/         the live view, a page; see package liveview
-//	/debug/gpumem/state    its numbers as JSON; /debug/gpumem/past what they were before, /debug/gpumem/blocks the blocks of a stretch of addresses
+//	/debug/gpumem/state    its numbers as JSON; /debug/gpumem/past what they were before, /debug/gpumem/blocks the blocks of a stretch of addresses, /debug/gpumem/timeline what the device did
 //	/debug/gpumem/history  the newest operations; ?format=jsonl, perfetto or pytorch
 //	/debug/gpumem/guard    how the debug guard is set, and its switch if SwitchGuard is set
 //	/debug/gpumem/incidents, /debug/gpumem/dump
@@ -100,6 +100,7 @@ func (cfg HandlerConfig) liveSource(r *Runtime) liveview.Source {
 		Streams:  r.liveStreams,
 		Findings: func() (uint64, []core.Finding) { return r.findings.Total(), r.findings.Recent() },
 		Refusals: r.refusals.Newest,
+		Device:   func() []oplog.Event { return r.deviceWork.events(r.Ordinal()) },
 		Files:    cfg.Incidents && r.incidents != nil,
 		Guard: func() liveview.Guard {
 			s := r.GuardStatus()

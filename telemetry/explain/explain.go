@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -238,9 +239,9 @@ func (p *path) back(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, time.
 func (p *path) behind(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, time.Time) {
 	me := launchOf(w)
 	list := p.streams[w.Stream]
-	for i := len(list) - 1; i >= 0 && at.Sub(w.Prepared) >= Resolution; i-- {
+	for i := endedBy(list, at.Add(Resolution)) - 1; i >= 0 && at.Sub(w.Prepared) >= Resolution; i-- {
 		front := list[i]
-		if p.taken[front] || front == w || front.Ended.After(at.Add(Resolution)) {
+		if p.taken[front] || front == w || front.Ended.After(at.Add(Resolution)) { // at goes back
 			continue
 		}
 		ended := earlier(front.Ended, at)
@@ -268,25 +269,26 @@ func (p *path) behind(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, tim
 
 // lastOn is the work that ended last on a stream between two moments.
 func (p *path) lastOn(stream core.StreamID, from, to time.Time) *oplog.DeviceWork {
-	for _, w := range slices.Backward(p.streams[stream]) {
-		if !w.Ended.After(to.Add(Resolution)) {
-			if w.Ended.After(from) {
-				return w
-			}
-			break
-		}
+	list := p.streams[stream]
+	if i := endedBy(list, to.Add(Resolution)) - 1; i >= 0 && list[i].Ended.After(from) {
+		return list[i]
 	}
 	return nil
 }
 
 // endedBefore is the request's work that ended last before a moment, and is not on the path yet.
 func (p *path) endedBefore(at time.Time) *oplog.DeviceWork {
-	for _, w := range slices.Backward(p.own) {
-		if !p.taken[w] && !w.Ended.After(at.Add(Resolution)) {
+	for _, w := range slices.Backward(p.own[:endedBy(p.own, at.Add(Resolution))]) {
+		if !p.taken[w] {
 			return w
 		}
 	}
 	return nil
+}
+
+// endedBy is how many works of a list by their ends had ended at a moment.
+func endedBy(list []*oplog.DeviceWork, at time.Time) int {
+	return sort.Search(len(list), func(i int) bool { return list[i].Ended.After(at) })
 }
 
 // longestWait is the wait that held a launch up the longest, nil if none did.

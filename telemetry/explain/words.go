@@ -40,6 +40,19 @@ func (e *Explanation) String() string {
 	return b.String()
 }
 
+// WaitsOf says in words for what a launch or an allocation waited, and how long, of the waits that took [Resolution] and more.
+func WaitsOf(w *oplog.DeviceWork) (list []string) {
+	me := launchOf(w)
+	for i := range w.Waits {
+		if of := &w.Waits[i]; of.Held >= Resolution {
+			step := Step{Kind: Held, Launch: me, For: Launch{ID: of.For.Launch, Name: of.Launch, Stream: of.Stream, Span: of.Span}, Wait: of}
+			step.Own = !of.Span.IsZero() && of.Span.TraceID == w.Span.TraceID
+			list = append(list, short(of.Held)+": "+step.Text())
+		}
+	}
+	return list
+}
+
 // Text says a step in words, without its times.
 func (s *Step) Text() string {
 	switch s.Kind {
@@ -107,7 +120,7 @@ func (l *Launch) of(own bool) string {
 	case l.isKnown():
 		return l.text() + " of a request that is not sampled"
 	}
-	return l.text()
+	return "work that was not timed"
 }
 
 func (l *Launch) text() string {
@@ -119,7 +132,7 @@ func (l *Launch) text() string {
 	case l.Memory != "":
 		return fmt.Sprintf("the allocation of %q", string(l.Memory))
 	}
-	return "work that was not timed"
+	return "work"
 }
 
 // short is a duration with three digits.

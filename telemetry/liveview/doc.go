@@ -16,6 +16,8 @@
 //	streams    64, leased ones first
 //	findings   the newest 32
 //	refusals   the newest 32
+//	timeline   10 seconds and 1024 launches on the device, and the 5 requests that
+//	           lost most to others there
 //	past       300 points of 15 minutes, of 16 tags and the sum of the others
 //	a map of a stretch   as that of all, in at most 4096 parts of the stretch
 //	texts      are cut

@@ -37,14 +37,16 @@ type viewed struct {
 	whole     *shared // the map of all blocks
 	zoomer    *zoomer
 	past      *shared // nil if it is not kept
+	timeline  *shared // likewise
 	// listing is held while blocks are listed in detail: one list at a time.
 	listing sync.Mutex
 }
 
-// How often the map and the past of a device are made anew at most.
+// How often the map, the past and the timeline of a device are made anew at most.
 const (
-	mapInterval  = 500 * time.Millisecond
-	pastInterval = time.Second
+	mapInterval      = 500 * time.Millisecond
+	pastInterval     = time.Second
+	timelineInterval = time.Second
 )
 
 func newViewed(s Source) *viewed {
@@ -53,6 +55,9 @@ func newViewed(s Source) *viewed {
 	d.whole = &shared{interval: mapInterval, make: func(serial uint64) any { return newAddressMap(inspector, serial, newCoverage(partShift), everything) }}
 	if s.Past != nil && s.Holders != nil {
 		d.past = &shared{interval: pastInterval, make: func(uint64) any { return s.reconstruct() }}
+	}
+	if s.Device != nil {
+		d.timeline = &shared{interval: timelineInterval, make: func(uint64) any { return timelineOf(s.Device(), time.Now()) }}
 	}
 	return d
 }
@@ -66,7 +71,7 @@ type Config struct {
 }
 
 // New returns a view, to be mounted with its prefix stripped: the page is "/",
-// and asks for "state", "past", "map" and "blocks" beside it. No device, one without a
+// and asks for "state", "past", "map", "blocks" and "timeline" beside it. No device, one without a
 // resource, or two of one ordinal are a [core.InvalidRequestError].
 func New(cfg Config) (*View, error) {
 	if len(cfg.Devices) == 0 {
@@ -92,7 +97,7 @@ func New(cfg Config) (*View, error) {
 	for _, path := range []string{"/{$}", "/{file}", "/uplot/{file}"} {
 		v.mux.Handle("GET "+path, http.FileServerFS(files))
 	}
-	for path, answer := range map[string]func(*query) any{"/state": v.answerState, "/blocks": (*query).blocks, "/map": (*query).zoom, "/past": (*query).past} {
+	for path, answer := range map[string]func(*query) any{"/state": v.answerState, "/blocks": (*query).blocks, "/map": (*query).zoom, "/past": (*query).past, "/timeline": (*query).timeline} {
 		v.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { v.serve(w, r, answer) })
 	}
 	return v, nil
@@ -210,10 +215,15 @@ func (q *query) zoom() any {
 	return nil
 }
 
-func (q *query) past() any {
-	if q.device.past == nil {
+func (q *query) past() any { return q.kept(q.device.past) }
+
+func (q *query) timeline() any { return q.kept(q.device.timeline) }
+
+// kept is what is made for all pages together, if it is.
+func (q *query) kept(s *shared) any {
+	if s == nil {
 		q.err, q.status = errors.New("the history of this device is not kept"), http.StatusNotFound
 		return nil
 	}
-	return q.device.past.newest().text
+	return s.newest().text
 }

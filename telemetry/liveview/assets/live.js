@@ -8,6 +8,7 @@ import * as news from "./news.js";
 import { Tags, onTheme } from "./palette.js";
 import { fill } from "./past.js";
 import * as panels from "./panels.js";
+import { timeline } from "./timeline.js";
 
 const interval = 1000; // ms between answers and the next question
 const patience = 10_000; // ms for an answer
@@ -132,6 +133,7 @@ function show(state) {
   closer();
   setText(byID("map-note"), map.summary || "no layer lists the blocks");
   if (d.streams) panels.streams(d.streams);
+  timeline(device);
   showNews(m, d, "findings");
   showNews(m, d, "refusals");
   files(device, d);
