@@ -135,7 +135,7 @@ func (d *deviceTimes) start(on *stream, of *core.SpanContext) *timing {
 	if of.Sampled {
 		t.work.Span, t.work.Weight = of.SpanRef, 1
 	}
-	t.work.Prepared = d.clock.Now().Time()
+	t.work.On, t.work.Prepared = on.Slot(), d.clock.Now().Time()
 	return t
 }
 

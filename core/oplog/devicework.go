@@ -11,10 +11,12 @@ import (
 // stream wait, because the memory was used elsewhere before; then no time lies between Began and Ended, and each wait has
 // the allocation's tag. Times are those of the host's clock.
 type DeviceWork struct {
-	// Launch is the launch's number and Name its name, Stream where it was enqueued.
+	// Launch is the launch's number and Name its name, Stream where it was enqueued, and On the number of the stream itself,
+	// which has other leases before and after: readings.StreamInfo has it, too.
 	Launch uint64
 	Name   string
 	Stream core.StreamID
+	On     int
 	// Span is the launch's, or the allocation's, if it is in a sampled trace. Weight is how many launches it stands for, of those that are not.
 	Span   core.SpanRef
 	Weight uint64

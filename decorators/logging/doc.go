@@ -77,7 +77,7 @@
 //	                     allocation, or a use recorded without a launch) by generation; if there was a wait
 //	timed        object  for device, whose time and duration are the device's: how long before that the host prepared it
 //	                     (prepared_ns) and the device came to its waits (reached_ns), how far the times may be from the
-//	                     host's clock (bound_ns), how many launches it stands for (weight), and its waits in their order:
+//	                     host's clock (bound_ns), which of the device's streams it was (on), how many launches it stands for (weight), and its waits in their order:
 //	                     stream, launch_id, launch, trace_id and span_id of what was waited for (block: that block's
 //	                     allocation), because of which block (generation, tag), what that did with it (access), what this
 //	                     launch does (own) and how long it was held up (held_ns, -1 in the sum unattributed_ns)

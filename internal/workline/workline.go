@@ -17,6 +17,7 @@ type Line struct {
 	Prepared     int64  `json:"prepared_ns"`
 	Reached      int64  `json:"reached_ns"`
 	Bound        int64  `json:"bound_ns"`
+	On           int    `json:"on"`
 	Weight       uint64 `json:"weight"`
 	Waits        []Wait `json:"waits,omitempty"`
 	Unattributed int64  `json:"unattributed_ns,omitempty"`
@@ -40,7 +41,7 @@ type Wait struct {
 
 // Of is the line of w.
 func Of(w *oplog.DeviceWork) Line {
-	l := Line{Prepared: w.Began.Sub(w.Prepared).Nanoseconds(), Reached: w.Began.Sub(w.Reached).Nanoseconds(), Bound: w.Bound.Nanoseconds(),
+	l := Line{Prepared: w.Began.Sub(w.Prepared).Nanoseconds(), Reached: w.Began.Sub(w.Reached).Nanoseconds(), Bound: w.Bound.Nanoseconds(), On: w.On,
 		Weight: w.Weight, Unattributed: w.Unattributed.Nanoseconds()}
 	for i := range w.Waits {
 		of := &w.Waits[i]
@@ -66,7 +67,7 @@ const (
 // Into reads the line into a work that has its launch, stream, span, begin and end.
 func (l *Line) Into(w *oplog.DeviceWork) error {
 	w.Prepared, w.Reached = w.Began.Add(-time.Duration(l.Prepared)), w.Began.Add(-time.Duration(l.Reached))
-	w.Bound, w.Weight, w.Unattributed = time.Duration(l.Bound), l.Weight, time.Duration(l.Unattributed)
+	w.Bound, w.On, w.Weight, w.Unattributed = time.Duration(l.Bound), l.On, l.Weight, time.Duration(l.Unattributed)
 	for _, ns := range []int64{max(l.Prepared, -l.Prepared), l.Reached, l.Bound, l.Unattributed, int64(len(l.Waits)) * (longest / mostWaits)} {
 		if ns < 0 || ns > longest {
 			return fmt.Errorf("a time is negative or longer than a year, or there are more than %d waits", mostWaits)

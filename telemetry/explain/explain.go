@@ -62,6 +62,8 @@ type Launch struct {
 	Name   string
 	Memory core.Tag
 	Stream core.StreamID
+	// On is the number of the stream itself, of a launch that was timed: see [oplog.DeviceWork].
+	On int
 	// Span is zero if its trace is not sampled.
 	Span core.SpanRef
 }
@@ -129,29 +131,42 @@ func (e *Explanation) Spent(k Kind) (all, others time.Duration) {
 
 // Device is what is known of the work of a device, or of several. It is not changed any more, and safe for concurrent use.
 type Device struct {
-	byID map[uint64]*oplog.DeviceWork
-	// streams and traces are the works of each, by their ends.
-	streams map[core.StreamID][]*oplog.DeviceWork
-	traces  map[[16]byte][]*oplog.DeviceWork
+	byID map[uint64]*work
+	// lanes and traces are the works of each, by their ends.
+	lanes  map[lane][]*work
+	traces map[[16]byte][]*work
+	// leases are where each was.
+	leases map[core.StreamID]lane
+}
+
+// lane is a stream of a device, which has one lease after the other.
+type lane struct{ ordinal, number int }
+
+// work is what a device did on a lane.
+type work struct {
+	*oplog.DeviceWork
+	lane lane
 }
 
 // New takes what a history says of devices, in any order; other events are passed over. It keeps what the events point to.
 func New(events []oplog.Event) *Device {
-	d := &Device{byID: map[uint64]*oplog.DeviceWork{}, streams: map[core.StreamID][]*oplog.DeviceWork{}, traces: map[[16]byte][]*oplog.DeviceWork{}}
+	d := &Device{byID: map[uint64]*work{}, lanes: map[lane][]*work{}, traces: map[[16]byte][]*work{}, leases: map[core.StreamID]lane{}}
 	for i := range events {
-		w := events[i].Device
-		if w == nil {
+		e := &events[i]
+		if e.Device == nil {
 			continue
 		}
+		w := &work{e.Device, lane{e.Ordinal, e.Device.On}}
 		if w.Launch != 0 {
 			d.byID[w.Launch] = w
 		}
-		d.streams[w.Stream] = append(d.streams[w.Stream], w)
+		d.lanes[w.lane] = append(d.lanes[w.lane], w)
+		d.leases[w.Stream] = w.lane
 		if !w.Span.IsZero() {
 			d.traces[w.Span.TraceID] = append(d.traces[w.Span.TraceID], w)
 		}
 	}
-	for _, list := range d.streams {
+	for _, list := range d.lanes {
 		slices.SortFunc(list, byEnd)
 	}
 	for _, list := range d.traces {
@@ -162,13 +177,13 @@ func New(events []oplog.Event) *Device {
 
 // Explain explains a request by the number of its trace. The error is [ErrUnknownTrace].
 func (d *Device) Explain(trace [16]byte) (Explanation, error) {
-	p := path{Device: d, own: d.traces[trace], explanation: Explanation{Trace: trace}, taken: map[*oplog.DeviceWork]bool{}}
+	p := path{Device: d, own: d.traces[trace], explanation: Explanation{Trace: trace}, taken: map[*work]bool{}}
 	if len(p.own) == 0 {
 		return p.explanation, ErrUnknownTrace
 	}
 	e := &p.explanation
 	last := p.own[len(p.own)-1]
-	e.From, e.To, e.Launches = slices.MinFunc(p.own, func(a, b *oplog.DeviceWork) int { return a.Prepared.Compare(b.Prepared) }).Prepared, last.Ended, len(p.own)
+	e.From, e.To, e.Launches = slices.MinFunc(p.own, func(a, b *work) int { return a.Prepared.Compare(b.Prepared) }).Prepared, last.Ended, len(p.own)
 	for at := e.To; last != nil; {
 		last, at = p.back(last, at)
 	}
@@ -176,20 +191,20 @@ func (d *Device) Explain(trace [16]byte) (Explanation, error) {
 	return *e, nil
 }
 
-func byEnd(a, b *oplog.DeviceWork) int {
+func byEnd(a, b *work) int {
 	return cmp.Or(a.Ended.Compare(b.Ended), cmp.Compare(a.Launch, b.Launch))
 }
 
 // path is a critical path that is looked for, from its end.
 type path struct {
 	*Device
-	own         []*oplog.DeviceWork
+	own         []*work
 	explanation Explanation
-	taken       map[*oplog.DeviceWork]bool
+	taken       map[*work]bool
 }
 
 // isOwn reports whether a work that is known is the request's.
-func (p *path) isOwn(w *oplog.DeviceWork) bool { return w.Span.TraceID == p.explanation.Trace }
+func (p *path) isOwn(w *work) bool { return w.Span.TraceID == p.explanation.Trace }
 
 // add puts a step before those that are there, unless it is too short to tell.
 func (p *path) add(s Step) {
@@ -200,10 +215,10 @@ func (p *path) add(s Step) {
 
 // back adds the steps of a launch of which the path has what comes after at, and returns where it goes on, nil at its
 // beginning.
-func (p *path) back(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, time.Time) {
+func (p *path) back(w *work, at time.Time) (*work, time.Time) {
 	p.taken[w] = true
 	p.explanation.Bound = max(p.explanation.Bound, w.Bound)
-	me := launchOf(w)
+	me := launchOf(w.DeviceWork)
 	p.add(Step{Kind: Ran, Launch: me, From: earlier(w.Began, at), To: at})
 	at = earlier(w.Began, at)
 	if w.Unattributed >= Resolution {
@@ -220,7 +235,7 @@ func (p *path) back(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, time.
 		cause := p.byID[of.For.Launch]
 		if of.For.Launch == 0 { // memory to be ready: what was last on that stream until then
 			if cause = p.lastOn(of.Stream, from, at); cause != nil {
-				step.For = launchOf(cause)
+				step.For = launchOf(cause.DeviceWork)
 			}
 		}
 		step.Own = step.For.Span.TraceID == p.explanation.Trace
@@ -236,9 +251,9 @@ func (p *path) back(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, time.
 }
 
 // behind adds the steps of a launch that has no wait before at: what it stood behind on its stream, and the host.
-func (p *path) behind(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, time.Time) {
-	me := launchOf(w)
-	list := p.streams[w.Stream]
+func (p *path) behind(w *work, at time.Time) (*work, time.Time) {
+	me := launchOf(w.DeviceWork)
+	list := p.lanes[w.lane]
 	for i := endedBy(list, at.Add(Resolution)) - 1; i >= 0 && at.Sub(w.Prepared) >= Resolution; i-- {
 		front := list[i]
 		if p.taken[front] || front == w || front.Ended.After(at.Add(Resolution)) { // at goes back
@@ -248,15 +263,15 @@ func (p *path) behind(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, tim
 		if ended.Sub(w.Prepared) < Resolution {
 			break
 		}
-		p.add(Step{Kind: Queued, Launch: me, For: Launch{Stream: w.Stream}, From: ended, To: at}) // it was not timed
+		p.add(Step{Kind: Queued, Launch: me, For: Launch{Stream: w.Stream, On: w.On}, From: ended, To: at}) // it was not timed
 		if at = ended; p.isOwn(front) {
 			return front, at
 		}
 		from := later(front.Reached, w.Prepared)
-		p.add(Step{Kind: Queued, Launch: me, For: launchOf(front), Wait: longestWait(front), From: from, To: at})
+		p.add(Step{Kind: Queued, Launch: me, For: launchOf(front.DeviceWork), Wait: longestWait(front.DeviceWork), From: from, To: at})
 		at = earlier(from, at)
 	}
-	p.add(Step{Kind: Queued, Launch: me, For: Launch{Stream: w.Stream}, From: w.Prepared, To: at})
+	p.add(Step{Kind: Queued, Launch: me, For: Launch{Stream: w.Stream, On: w.On}, From: w.Prepared, To: at})
 	at = earlier(w.Prepared, at)
 	before := p.endedBefore(at)
 	from := p.explanation.From
@@ -268,8 +283,8 @@ func (p *path) behind(w *oplog.DeviceWork, at time.Time) (*oplog.DeviceWork, tim
 }
 
 // lastOn is the work that ended last on a stream between two moments.
-func (p *path) lastOn(stream core.StreamID, from, to time.Time) *oplog.DeviceWork {
-	list := p.streams[stream]
+func (p *path) lastOn(stream core.StreamID, from, to time.Time) *work {
+	list := p.lanes[p.leases[stream]]
 	if i := endedBy(list, to.Add(Resolution)) - 1; i >= 0 && list[i].Ended.After(from) {
 		return list[i]
 	}
@@ -277,7 +292,7 @@ func (p *path) lastOn(stream core.StreamID, from, to time.Time) *oplog.DeviceWor
 }
 
 // endedBefore is the request's work that ended last before a moment, and is not on the path yet.
-func (p *path) endedBefore(at time.Time) *oplog.DeviceWork {
+func (p *path) endedBefore(at time.Time) *work {
 	for _, w := range slices.Backward(p.own[:endedBy(p.own, at.Add(Resolution))]) {
 		if !p.taken[w] {
 			return w
@@ -287,7 +302,7 @@ func (p *path) endedBefore(at time.Time) *oplog.DeviceWork {
 }
 
 // endedBy is how many works of a list by their ends had ended at a moment.
-func endedBy(list []*oplog.DeviceWork, at time.Time) int {
+func endedBy(list []*work, at time.Time) int {
 	return sort.Search(len(list), func(i int) bool { return list[i].Ended.After(at) })
 }
 
@@ -302,7 +317,7 @@ func longestWait(w *oplog.DeviceWork) (longest *oplog.DeviceWait) {
 }
 
 func launchOf(w *oplog.DeviceWork) Launch {
-	l := Launch{ID: w.Launch, Name: w.Name, Stream: w.Stream, Span: w.Span}
+	l := Launch{ID: w.Launch, Name: w.Name, Stream: w.Stream, On: w.On, Span: w.Span}
 	if w.Launch == 0 && len(w.Waits) > 0 {
 		l.Memory = w.Waits[0].Tag
 	}

@@ -304,8 +304,22 @@ func TestWhatIsInFrontMayWaitItself(t *testing.T) {
 	if worst == nil || worst.Kind != explain.Queued || worst.For.Name != "front" || worst.Wait == nil || worst.Wait.Launch != "merge" {
 		t.Fatal(e.String())
 	}
-	if says := e.Sentence(); !strings.Contains(says, `behind launch`) || !strings.Contains(says, `which itself waited 9`) || !strings.Contains(says, `"merge" of request`) {
+	if says := e.Sentence(); !strings.Contains(says, `behind launch`) || !strings.Contains(says, `itself waited 9`) || !strings.Contains(says, `"merge" of request`) {
 		t.Error(says)
+	}
+}
+
+// A lease of a stream begins behind what the lease before has there still to do.
+func TestALeaseStandsBehindTheOneBefore(t *testing.T) {
+	s := newService(t, 6, 1)
+	guilty, r := s.request(), s.request()
+	guilty.launch("merge", 0, 9*time.Millisecond)
+	must.Do(t, s.leases[0].Release())
+	s.leases[0] = must.Get(s.rt.Streams().Acquire(t.Context(), "service"))(t)
+	r.launch("query", 0, time.Millisecond)
+	e := s.explain(r)
+	if worst := e.Worst(); worst == nil || worst.Kind != explain.Queued || worst.For.Name != "merge" || worst.For.Stream == worst.Launch.Stream {
+		t.Fatal(e.String())
 	}
 }
 
@@ -328,7 +342,7 @@ func FuzzExplain(f *testing.F) {
 		var events []oplog.Event
 		for ; len(data) >= 8; data = data[8:] {
 			at := start.Add(time.Duration(data[0]) * 20 * time.Microsecond)
-			w := &oplog.DeviceWork{Launch: uint64(data[1] % 8), Name: "n", Stream: core.StreamID(data[2] % 3), Span: core.SpanRef{TraceID: [16]byte{data[3] % 3}, SpanID: [8]byte{data[3] % 2}},
+			w := &oplog.DeviceWork{Launch: uint64(data[1] % 8), Name: "n", Stream: core.StreamID(data[2] % 9), On: int(data[2] % 3), Span: core.SpanRef{TraceID: [16]byte{data[3] % 3}, SpanID: [8]byte{data[3] % 2}},
 				Prepared: at, Reached: at.Add(time.Duration(data[4]) * time.Microsecond), Began: at.Add(time.Duration(data[5]) * 10 * time.Microsecond),
 				Ended: at.Add(time.Duration(data[6]) * 20 * time.Microsecond), Unattributed: time.Duration(data[7]%3) * 100 * time.Microsecond}
 			for i := range data[7] % 4 {

@@ -71,12 +71,12 @@ func (s *Step) cause() string {
 	w := s.Wait
 	switch {
 	case s.Kind == Queued && !s.For.isKnown():
-		return fmt.Sprintf(" on its own stream %v behind work that was not timed, or for its turn on the device.", s.For.Stream)
+		return fmt.Sprintf(" on its own stream %v behind work that was not timed, or for its turn on the device.", s.Launch.Stream)
 	case s.Kind == Queued && w != nil:
 		of := Launch{ID: w.For.Launch, Name: w.Launch, Stream: w.Stream, Span: w.Span}
-		return fmt.Sprintf(" behind %s on its own stream %v, which itself waited %s%s", s.For.of(s.Own), s.For.Stream, short(w.Held), because(w, &of, false, &s.For))
+		return fmt.Sprintf(" behind %s, which is in front of it on stream s%d of the device and itself waited %s%s", s.For.of(s.Own), s.For.On, short(w.Held), because(w, &of, false, &s.For))
 	case s.Kind == Queued:
-		return fmt.Sprintf(" behind %s on its own stream %v: what is on one stream is done in order.", s.For.of(s.Own), s.For.Stream)
+		return fmt.Sprintf(" behind %s, which is in front of it on stream s%d of the device: what is on one stream is done in order.", s.For.of(s.Own), s.For.On)
 	case w == nil:
 		return " for several launches, the fifth and later of its waits, which are not told apart."
 	}

@@ -28,7 +28,9 @@ type timeline struct {
 
 // work is a launch on the device, or an allocation that made its stream wait.
 type work struct {
-	Stream  core.StreamID `json:"stream"`
+	// Stream is the number of the stream, Lease that of the lease.
+	Stream  int           `json:"stream"`
+	Lease   core.StreamID `json:"lease"`
 	ID      uint64        `json:"id"`
 	Name    string        `json:"name"`
 	Trace   string        `json:"trace,omitempty"`
@@ -56,7 +58,7 @@ func timelineOf(events []oplog.Event, now time.Time) timeline {
 	before := func(at time.Time) float64 { return float64(now.Sub(at).Microseconds()) / 1000 }
 	for i := range events {
 		w := events[i].Device
-		shown := work{Stream: w.Stream, ID: w.Launch, Name: clip(w.Name, maxTagText), Reached: before(w.Reached), Began: before(w.Began), Ended: before(w.Ended)}
+		shown := work{Stream: w.On, Lease: w.Stream, ID: w.Launch, Name: clip(w.Name, maxTagText), Reached: before(w.Reached), Began: before(w.Began), Ended: before(w.Ended)}
 		for _, text := range explain.WaitsOf(w) {
 			shown.Waits = append(shown.Waits, clip(text, maxText))
 		}

@@ -17,7 +17,7 @@ import (
 func TestTheTimelineIsWhatTheDeviceDidOfLate(t *testing.T) {
 	now := time.Now()
 	work := func(id uint64, ago, ran time.Duration, trace byte, waits ...oplog.DeviceWait) oplog.Event {
-		w := oplog.DeviceWork{Launch: id, Name: "merge", Stream: core.StreamID(1 + id%3), Began: now.Add(-ago), Ended: now.Add(-ago + ran), Prepared: now.Add(-ago - time.Second), Reached: now.Add(-ago), Waits: waits}
+		w := oplog.DeviceWork{Launch: id, Name: "merge", Stream: core.StreamID(1 + id%3), On: int(id % 3), Began: now.Add(-ago), Ended: now.Add(-ago + ran), Prepared: now.Add(-ago - time.Second), Reached: now.Add(-ago), Waits: waits}
 		if trace > 0 {
 			w.Span = core.SpanRef{TraceID: [16]byte{15: trace}, SpanID: [8]byte{7: trace}}
 		}

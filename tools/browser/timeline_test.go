@@ -41,10 +41,10 @@ func TestThePageShowsWhatTheDeviceDid(t *testing.T) {
 	p.contains("#held-up", `waited for launch`)
 	p.contains("#held-up", `"merge" of request`)
 	p.contains("#held-up", `block "index.postings"`)
-	p.contains("#timeline", "stream "+other.ID().String())
 	p.until("a bar of the wait, with its sentence", `document.querySelector("#timeline i.held")?.title.includes('for launch')`)
 	p.until("the wait to be drawn as long as it was", `document.querySelector("#timeline i.held").getBoundingClientRect().width > 2`)
 	p.do("choosing it", chromedp.Click("#timeline i.held"))
 	p.contains("#timeline-work", "it writes what")
+	p.contains("#timeline-work", "lease "+other.ID().String())
 	p.contains("#timeline-work", "trace ")
 }

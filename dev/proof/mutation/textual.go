@@ -108,7 +108,7 @@ var textuals = []textual{
 	},
 	{
 		"cuda/makeroom.go", "arenas.stealRun", "memory is stolen and nothing comes after its frees",
-		"err := s.comeAfter(behind, r.behind)", "err := func() error {\n if behind != nil && mutated() {\n return s.comeAfter(nil, r.behind)\n }\n return s.comeAfter(behind, r.behind)\n }()",
+		"err := m.comeAfter(s, req, behind, newest, r.behind)", "err := func() error {\n if behind != nil && mutated() {\n return m.comeAfter(s, req, nil, newest, r.behind)\n }\n return m.comeAfter(s, req, behind, newest, r.behind)\n }()",
 	},
 	{
 		"cuda/makeroom.go", "arenas.stealRun", "memory is stolen and nothing comes after uses elsewhere",
@@ -116,7 +116,7 @@ var textuals = []textual{
 	},
 	{
 		"cuda/makeroom.go", "arenas.await", "a stream's own memory is used again and nothing comes after uses elsewhere",
-		"err := s.comeAfter(nil, behind)", "err := func() error {\n if mutated() {\n return nil\n }\n return s.comeAfter(nil, behind)\n }()",
+		"err := m.comeAfter(s, req, nil, core.UseRecord{}, behind)", "err := func() error {\n if mutated() {\n return nil\n }\n return m.comeAfter(s, req, nil, core.UseRecord{}, behind)\n }()",
 	},
 	{
 		"cuda/arena.go", "arena.settleCompleted", "memory is held no more although a use elsewhere is not completed",
@@ -140,7 +140,7 @@ var textuals = []textual{
 	},
 	{
 		"cuda/makeroom.go", "arenas.takeParts", "of pages in a row only those are waited for that lie first",
-		"given, err = m.steal(s, from[p.From], p)",
+		"given, err = m.steal(s, req, from[p.From], p)",
 		`if p != r[0] && mutated() {
 			var got run
 			if got, given = from[p.From].cutAt(p.Ptr, p.Bytes, nil); given {
@@ -148,7 +148,7 @@ var textuals = []textual{
 				s.arena.add(got, 0)
 			}
 		} else {
-			given, err = m.steal(s, from[p.From], p)
+			given, err = m.steal(s, req, from[p.From], p)
 		}`,
 	},
 	{

@@ -73,7 +73,7 @@ func TestLogsOfTheLoggingDecoratorAreRead(t *testing.T) {
 func TestWhatTheDeviceDidIsReadAsItWasLogged(t *testing.T) {
 	span := core.SpanRef{TraceID: [16]byte{15: 1}, SpanID: [8]byte{7: 2}}
 	began := time.Now().UTC().Round(0)
-	want := oplog.DeviceWork{Launch: 7, Name: "query", Stream: 3, Span: span, Weight: 4, Prepared: began.Add(-900), Reached: began.Add(-700), Began: began, Ended: began.Add(1e6),
+	want := oplog.DeviceWork{Launch: 7, Name: "query", Stream: 3, On: 2, Span: span, Weight: 4, Prepared: began.Add(-900), Reached: began.Add(-700), Began: began, Ended: began.Add(1e6),
 		Bound: 12, Unattributed: 100, Waits: []oplog.DeviceWait{
 			{Stream: 4, For: core.WaitRef{Launch: 5}, Launch: "merge", Span: span, Generation: 9, Tag: "index", Access: core.Write, Own: core.Read, Held: 600},
 			{Stream: 5, For: core.WaitRef{Block: 11}, Generation: 11, Tag: "fresh", Access: core.Write, Own: core.ReadWrite, Held: -1}}}

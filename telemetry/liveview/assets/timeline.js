@@ -9,7 +9,7 @@ let chosen = null; // the work whose waits are written out
 
 const named = (w) => (w.id ? `${w.name || "launch"} #${w.id}` : "memory used again");
 const exact = (ms) => (ms < 1 ? `${Math.round(ms * 1000)} µs` : ms < 1000 ? `${ms.toFixed(ms < 10 ? 2 : 1)} ms` : duration(ms));
-const said = (w) => [`${named(w)} on stream ${w.stream}: ${w.id ? `ran ${exact(w.began - w.ended)}` : ""}`, ...(w.waits ?? []), w.trace ? `trace ${w.trace}` : ""].filter(Boolean);
+const said = (w) => [`${named(w)} on s${w.stream}, lease ${w.lease}: ${w.id ? `ran ${exact(w.began - w.ended)}` : ""}`, ...(w.waits ?? []), w.trace ? `trace ${w.trace}` : ""].filter(Boolean);
 
 /** timeline asks for the newest of a device and draws it. Without one the section is not there. */
 export async function timeline(device) {
@@ -38,7 +38,7 @@ function draw(t) {
   if (shown.length < streams.size) parts.push(`${counted(streams.size - shown.length, "stream")} not shown`);
   if (t.omitted) parts.push(`${t.omitted === 1 ? "1 launch" : `${count(t.omitted)} launches`} not shown`);
   setText(byID("timeline-note"), t.works.length ? parts.join(", ") : "no launch was timed in the last seconds");
-  keyed(byID("timeline"), shown, ([stream]) => stream, ([stream]) => el("div", { className: "lane" }, el("span", { className: "n", textContent: `stream ${stream}` }), el("div", { className: "bars" })), (lane, [, works]) => {
+  keyed(byID("timeline"), shown, ([stream]) => stream, ([stream]) => el("div", { className: "lane" }, el("span", { className: "n", textContent: `s${stream}` }), el("div", { className: "bars" })), (lane, [, works]) => {
     lane.lastChild.replaceChildren(...works.flatMap((w) => bars(w, reach)));
   });
   keyed(byID("held-up"), t.held_up, (r) => r.trace, () => el("li", {}, el("b"), el("span"), el("span", { className: "quiet mono" })), (node, r) => {
