@@ -71,13 +71,7 @@ var operations = Board{
 			Queries: []Query{
 				{Expr: largest(5, "launch", atOnce), Legend: "{{launch}}", Proof: moves("device", 0.1, "launch", "merge")},
 				{Expr: others(5, "launch", atOnce), Legend: "others", Proof: moves("names", 0.1)}}},
-		{Title: "Held up by waits", Kind: TimeSeries, Unit: units.Short, Width: 12, Stacked: true, None: "no wait held a launch up",
-			Shows: "How many launches at a time stand on the device and wait for another stream, by who waits for whom: the five that are most, and the others. The order is exact: each wait is for work on the same block.",
-			Bad:   "It is as much as what the device works on: streams that could run side by side take turns.",
-			Do:    "Give the launches blocks of their own, or the reader a copy. A span gpumem.device of a sampled request names the block.",
-			Queries: []Query{
-				{Expr: largest(5, "launch, waited_for", heldUp), Legend: "{{launch}} for {{waited_for}}", Proof: moves("device", 0.1, "launch", "query", "waited_for", "merge")},
-				{Expr: others(5, "launch, waited_for", heldUp), Legend: "others", Proof: moves("names", 0.1)}}},
+		heldUpByWaits,
 		{Title: "Time on the device by launch", Kind: TimeSeries, Unit: units.Seconds, Width: 24, Log: true, None: "none was timed",
 			Shows:  "99th percentile of the time that launches took on the device, and of the time that waits held them up before, the five largest of each; classic buckets end at 10 s. A point is a launch that was traced.",
 			Bad:    "A launch takes longer than before with the same work: others are on the device with it. Held up is longer than the work: the wait is what its request waits for.",
@@ -88,6 +82,15 @@ var operations = Board{
 				{Expr: largest(5, "launch", launchTime("gpumem_launch_held_seconds")), Legend: "{{launch}}, held up", Proof: moves("device", 0.005, "launch", "query")}}},
 	},
 }
+
+// heldUpByWaits is on the overview, too.
+var heldUpByWaits = Panel{Title: "Held up by waits", Kind: TimeSeries, Unit: units.Short, Width: 12, Stacked: true, None: "no wait held a launch up",
+	Shows: "How many launches at a time stand on the device and wait for another stream, by who waits for whom: the five that are most, and the others. The order is exact: each wait is for work on the same block, or on memory that is used again.",
+	Bad:   "It is as much as what the device works on: streams that could run side by side take turns.",
+	Do:    "Give the launches blocks of their own, or the reader a copy. `fencepost why` and the span gpumem.device of a sampled request name the block. \"allocation\" waits for memory that others used: raise the pool's limit, or free earlier.",
+	Queries: []Query{
+		{Expr: largest(5, "launch, waited_for", heldUp), Legend: "{{launch}} for {{waited_for}}", Proof: moves("device", 0.1, "launch", "query", "waited_for", "merge")},
+		{Expr: others(5, "launch, waited_for", heldUp), Legend: "others", Proof: moves("names", 0.1)}}}
 
 const (
 	atOnce = `sum by (launch) (rate(gpumem_launch_device_seconds_sum{@}[$__rate_interval])) > 0`

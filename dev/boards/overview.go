@@ -203,6 +203,7 @@ var overview = Board{
 			Queries: []Query{
 				{Expr: largest(5, "instance, device", `sum by (instance, device) (gpumem_drift_bytes{@})`), Legend: "{{instance}} {{device}}", Proof: moves("drift", 30*mib)},
 				{Expr: `max(clamp_min(time() - gpumem_device_read_timestamp_seconds{@} unless on (job, instance, device) gpumem_device_lost{@} == 1, 0))`, Legend: "oldest reading", RightUnit: units.Seconds, Proof: moves("deaf", 3)}}},
+		inRow("What do launches wait for on the device?", heldUpByWaits),
 		// What the service's own metrics say: those of
 		// OpenTelemetry's conventions for HTTP, or else those of the example.
 		{Row: "The service and its GPUs", Fold: true, Title: "Requests of the service", Kind: TimeSeries, Unit: units.Seconds, Width: 12, Log: true, None: "no metrics of requests",
@@ -279,6 +280,12 @@ func before(ago, by, series string) string {
 }
 
 func sumOf(by, of string) string { return `sum by (instance, device, ` + by + `) (` + of + `)` }
+
+// inRow is a panel that leads to the operations board, alone in a row that is folded.
+func inRow(row string, p Panel) Panel {
+	p.Row, p.Fold, p.Width, p.Link = row, true, 24, "operations#"+p.Title
+	return p
+}
 
 // largest leaves the n series that were highest within the time range, which are
 // told apart by the labels.

@@ -294,3 +294,54 @@ func TestFindingsOlderThanTheHistoryDoNotStretchIt(t *testing.T) {
 		t.Errorf("without operations there are the instants %q", got)
 	}
 }
+
+// What the device did has a track of each stream: what a launch waited for and its work, with an arrow that ends where the
+// wait did. Times that overlap by their error make no second lane; memory that is used again only waits.
+func TestTheDeviceHasTracks(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	at := func(us int) time.Time { return start.Add(time.Duration(us) * time.Microsecond) }
+	work := func(w oplog.DeviceWork, stream core.StreamID, from, to int) oplog.Event {
+		w.Stream, w.Prepared, w.Began, w.Ended = stream, start, at(from), at(to)
+		if w.Reached.IsZero() {
+			w.Reached = w.Began
+		}
+		return w.Event(0)
+	}
+	events := []oplog.Event{
+		work(oplog.DeviceWork{Launch: 1, Name: "merge"}, 1, 100, 5000),
+		work(oplog.DeviceWork{Launch: 2, Name: "query", Reached: at(150), Bound: 2 * time.Microsecond, Waits: []oplog.DeviceWait{
+			{Stream: 1, For: core.WaitRef{Launch: 1}, Launch: "merge", Tag: "index", Generation: 7, Access: core.Write, Held: 4852 * time.Microsecond},
+			{Stream: 3, For: core.WaitRef{Launch: 9}, Held: -1}}}, 2, 5002, 6000),
+		work(oplog.DeviceWork{Launch: 3}, 2, 5999, 6500), // a microsecond too early
+		work(oplog.DeviceWork{Reached: at(6500), Waits: []oplog.DeviceWait{{Stream: 1, For: core.WaitRef{Launch: 8}, Launch: "gone", Tag: "batch", Held: 500 * time.Microsecond}}}, 2, 7000, 7000),
+	}
+	f := readTrace(t, export(t, history.Source{Events: func() []oplog.Event { return events }}, history.Perfetto))
+	if got := f.slices("stream 1 on the device"); !slices.Equal(got, []string{"merge"}) {
+		t.Errorf("the first stream did %q", got)
+	}
+	if got := f.slices("stream 2 on the device"); !slices.Equal(got, []string{"waits for merge", "query", "launch", "waits for gone"}) {
+		t.Errorf("the second stream did %q", got)
+	}
+	if got := f.flows(); !slices.Equal(got, []string{"merge -> waits for merge"}) {
+		t.Errorf("the arrows are %q", got)
+	}
+	for _, e := range f.entries {
+		if e.Ph != "X" {
+			continue
+		}
+		switch e.Name {
+		case "waits for merge":
+			if *e.TS != 50 || *e.Dur != 4852 || e.Args["tag"] != "index" || e.Args["waited_for"] != 1.0 {
+				t.Errorf("%v, %v: %v", *e.TS, *e.Dur, e.Args)
+			}
+		case "query":
+			if *e.TS != 4902 || *e.Dur != 998 || e.Args["queued_ns"] != 150_000.0 || e.Args["held_ns"] != 4852_000.0 || e.Args["clock_error_ns"] != 2000.0 {
+				t.Errorf("%v, %v: %v", *e.TS, *e.Dur, e.Args)
+			}
+		case "launch":
+			if *e.TS != 5900 {
+				t.Errorf("it begins at %v", *e.TS)
+			}
+		}
+	}
+}
