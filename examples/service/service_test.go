@@ -358,6 +358,8 @@ func TestSpansAreCounted(t *testing.T) {
 	must(t, err)
 	_, err = s.engine.Sort(t.Context(), []uint32{2, 1})
 	must(t, err)
+	must(t, s.rt.Drain(t.Context())) // spans of the device come when that is done
+	must(t, s.rt.ReapPending(t.Context()))
 	must(t, s.traces.provider.ForceFlush(t.Context()))
 	counts := s.traces.counts()
 	if n := uint64(len(recorder.GetSpans())); n == 0 || n != counts.Started || n != counts.Exported || counts.Unexported() != 0 {

@@ -49,7 +49,7 @@ func newService(t *testing.T, seed uint64, streams int, pool ...uint64) *service
 		Takes: func(a sim.Args) time.Duration { return time.Duration(a.U64(0)) }}))
 	s := &service{T: t, device: device, busy: must.Get(device.ModuleFunction(must.Get(device.ModuleLoad(driver.Image{Name: "busy"}))(t), "busy"))(t),
 		provider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))}
-	s.rt = must.Get(fencepost.Open(t.Context(), fencepost.Config{Driver: device, TracerProvider: s.provider, Budget: 32 << 20, Guard: "off", Pool: cuda.PoolConfig{Limit: limit}}))(t)
+	s.rt = must.Get(fencepost.Open(t.Context(), fencepost.Config{Driver: device, TracerProvider: s.provider, Budget: 32 << 20, Guard: "off", Pool: cuda.PoolConfig{Limit: limit, ReapInterval: -1}, Async: cuda.AsyncConfig{ReapInterval: -1}}))(t) // nothing calls the device beside the test
 	for range streams {
 		s.leases = append(s.leases, must.Get(s.rt.Streams().Acquire(t.Context(), "service"))(t))
 	}

@@ -51,8 +51,12 @@ var ErrFar = errors.New("the record is too long ago for the device's clock")
 var ErrBusy = errors.New("the device does not come to the record of its clock")
 
 // patience is how long an answer is waited for. The stream has nothing else to do, but a device has fewer queues
-// than streams: what another stream put into the same one may be in front.
-const patience = 5 * time.Millisecond
+// than streams: what another stream put into the same one may be in front. It is asked so many times at least, for who
+// asks may have been held up himself.
+const (
+	patience = 5 * time.Millisecond
+	asked    = 100
+)
 
 // Clock is the clock of one device. It is not safe for concurrent use, and does not block but in
 // Renew, a few milliseconds at most.
@@ -155,15 +159,17 @@ func (c *Clock) take(e driver.Event) (base, error) {
 	if err := c.drv.EventRecord(e, c.stream); err != nil {
 		return base{}, err
 	}
-	for started := monotime.Now(); ; runtime.Gosched() {
+	started := monotime.Now()
+	for times := 1; ; times++ {
 		if done, err := c.drv.EventQuery(e); err != nil {
 			return base{}, err
 		} else if done {
 			break
 		}
-		if monotime.Now().Since(started) > patience {
+		if times >= asked && monotime.Now().Since(started) > patience {
 			return base{}, ErrBusy
 		}
+		runtime.Gosched()
 	}
 	apart := c.now().Since(before)
 	return base{event: e, at: before + monotime.Instant(apart/2), bound: apart/2 + 1}, nil
