@@ -643,7 +643,7 @@ func TestAReuseOfMemoryKnowsHowLongItWaited(t *testing.T) {
 	equal(t, "the tag, the stream and no access", w.Waits[0].Tag == "again" && w.Waits[0].Stream == one.ID() && w.Waits[0].Access == 0, true)
 	equal(t, "it waited about 5 ms", (w.Waits[0].Held-5*time.Millisecond).Abs() < callsTake && w.Began.Equal(w.Ended), true)
 
-	for i := range 2 * timedOneIn { // as many on each stream
+	for i := range 2*timedOneIn + 6 { // as many on each stream
 		reuse((1+i)%2, core.SpanRef{}, "unsampled", none)
 	}
 	did = b.did.of("")
