@@ -1,6 +1,7 @@
 package fencepost
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core/oplog"
@@ -38,11 +39,11 @@ func (d *deviceWork) Done(w *oplog.DeviceWork) {
 func (d *deviceWork) events(ordinal int) []oplog.Event {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	list := d.kept.List()
-	events := make([]oplog.Event, len(list))
-	for i := range list {
-		events[i] = list[i].Event(ordinal)
+	var events []oplog.Event
+	for w := range d.kept.Newest() {
+		events = append(events, w.Event(ordinal))
 	}
+	slices.Reverse(events)
 	return events
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
-// A launch in a sampled trace, and an allocation there that waits for other streams' uses of its memory, is timed, and one in so many of the others on a stream: the device notes when it
-// comes to the launch's waits, when each is over, and when the work is done, by events with timing, which order
-// nothing. Reaps see what is done, and tell the sink.
+// A launch in a sampled trace is timed, and an allocation there that waits for other streams' uses of its memory; of the
+// others on a stream one in so many. The device notes when it comes to the launch's waits, when each is over, and when
+// the work is done, by events with timing, which order nothing. Reaps see what is done, and tell the sink.
 
 // attributedWaits is how many waits of a launch are timed each for itself.
 const attributedWaits = 4
@@ -153,7 +153,7 @@ func (d *deviceTimes) startReuse(s *stream, req *core.Request) *timing {
 	}
 	t := d.start(s, &core.SpanContext{SpanRef: req.Span, Sampled: !req.Span.IsZero()})
 	if t != nil {
-		t.work.Launch, t.work.Name, t.work.Stream = 0, "", req.Stream
+		t.work.Launch, t.work.Name, t.work.Stream, t.work.Waits = 0, "", req.Stream, t.work.Waits[:0]
 	}
 	return t
 }

@@ -390,7 +390,6 @@ func (m *arenas) comeAfter(s *stream, req *core.Request, p *fence.Point, newest 
 		return plan.QueueFree(&s.Stream, nil)
 	}
 	t.Mark(s.Handle())
-	t.work.Waits = t.work.Waits[:0]
 	err := plan.QueueFree(&s.Stream, func(w core.Waited) {
 		t.Mark(s.Handle())
 		if w.For.Launch == 0 {

@@ -43,8 +43,8 @@ The history is a file (a log of the level Uses, a dump, or what
 ` + historyPath + ` gave), or is asked of a running process: name a URL such as
 http://127.0.0.1:9464. Sampled traces are in it whole, as far back as it goes.
 
-Exit codes: 0 explained; 1 no process answers there, or the trace is not in the
-history; 2 the file or an argument is bad.`,
+Exit codes: 0 explained; 1 no process answers there, or the history has no timed
+launch, or none of the trace; 2 the file or an argument is bad.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			limits, err := bounds.limits()
@@ -116,6 +116,9 @@ func readDevice(ctx context.Context, c *console, from string, limits alloctrace.
 	}
 	passed.Missing = 0 // what is missing of the memory's history is no matter here
 	c.complainOf(from, passed)
+	if len(events) == 0 {
+		return nil, &problemError{fmt.Errorf("why: %s says of no launch when the device did it: a log has that at the level Uses, a running process if launches are traced or timed (FENCEPOST_TIME_ONE_IN)", from)}
+	}
 	return explain.New(events), nil
 }
 

@@ -117,7 +117,8 @@ func (plan *Plan) Drop() {
 }
 
 // QueueFree makes s wait for everything that a free must come after, or the use of memory that was
-// freed, and counts the waits; waited, if not nil, is told of each that was queued, without its use and access. s must be locked. None of the dependencies is deferred: the only such point
+// freed, and counts the waits. If waited is not nil it is told of each that was queued, without its use and access.
+// s must be locked. None of the dependencies is deferred: the only such point
 // among a block's accesses is its own stream's ready point, and a stream records or
 // completes that before it is given up and the free comes to another. Errors are the
 // driver's; some waits may have been queued then.

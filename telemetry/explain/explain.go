@@ -222,7 +222,8 @@ func (p *path) back(w *work, at time.Time) (*work, time.Time) {
 	p.add(Step{Kind: Ran, Launch: me, From: earlier(w.Began, at), To: at})
 	at = earlier(w.Began, at)
 	if w.Unattributed >= Resolution {
-		p.add(Step{Kind: Held, Launch: me, From: at.Add(-w.Unattributed), To: at})
+		others := slices.ContainsFunc(w.Waits, func(of oplog.DeviceWait) bool { return of.Held < 0 && of.Span.TraceID != p.explanation.Trace })
+		p.add(Step{Kind: Held, Launch: me, Own: !others, From: at.Add(-w.Unattributed), To: at})
 		at = at.Add(-w.Unattributed)
 	}
 	for i := len(w.Waits) - 1; i >= 0; i-- {
@@ -231,7 +232,7 @@ func (p *path) back(w *work, at time.Time) (*work, time.Time) {
 			continue
 		}
 		from := at.Add(-of.Held)
-		step := Step{Kind: Held, Launch: me, For: Launch{ID: of.For.Launch, Name: of.Launch, Stream: of.Stream, Span: of.Span}, Wait: of, From: from, To: at}
+		step := Step{Kind: Held, Launch: me, For: waitedFor(of), Wait: of, From: from, To: at}
 		cause := p.byID[of.For.Launch]
 		if of.For.Launch == 0 { // memory to be ready: what was last on that stream until then
 			if cause = p.lastOn(of.Stream, from, at); cause != nil {
@@ -282,9 +283,13 @@ func (p *path) behind(w *work, at time.Time) (*work, time.Time) {
 	return before, from
 }
 
-// lastOn is the work that ended last on a stream between two moments.
+// lastOn is the work that ended last on the stream of a lease between two moments, nil if none is known.
 func (p *path) lastOn(stream core.StreamID, from, to time.Time) *work {
-	list := p.lanes[p.leases[stream]]
+	on, known := p.leases[stream]
+	if !known {
+		return nil
+	}
+	list := p.lanes[on]
 	if i := endedBy(list, to.Add(Resolution)) - 1; i >= 0 && list[i].Ended.After(from) {
 		return list[i]
 	}
@@ -314,6 +319,11 @@ func longestWait(w *oplog.DeviceWork) (longest *oplog.DeviceWait) {
 		}
 	}
 	return longest
+}
+
+// waitedFor is what a wait was for, as that says.
+func waitedFor(of *oplog.DeviceWait) Launch {
+	return Launch{ID: of.For.Launch, Name: of.Launch, Stream: of.Stream, Span: of.Span}
 }
 
 func launchOf(w *oplog.DeviceWork) Launch {

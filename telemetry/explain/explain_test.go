@@ -215,6 +215,15 @@ func namesTheGuilty(t *testing.T, seed uint64) {
 	s.rt.HistoryHandler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
 	events, err := alloctrace.ReadEvents("history", bytes.NewReader(answer.Body.Bytes()))
 	must.Do(t, err)
+	last := map[int]time.Time{}
+	for _, event := range events {
+		if w := event.Device; w != nil {
+			if w.Ended.Before(last[w.On]) {
+				t.Errorf("launch %d is in the history behind what ended later on its stream", w.Launch)
+			}
+			last[w.On] = w.Ended
+		}
+	}
 	device := explain.New(events)
 	read, err := device.Explain(victim.trace)
 	must.Do(t, err)
@@ -371,6 +380,8 @@ func TestAnExplanationSaysWhatItCannotTellApart(t *testing.T) {
 		return func(w *oplog.DeviceWork) { w.Waits = []oplog.DeviceWait{wait} }
 	}
 	front := oplog.DeviceWork{Launch: 1, Name: "front", Stream: 1, On: 1, Reached: at(-9), Began: at(-9), Ended: at(19)}
+	onFirst := front // the device's first stream, under another lease than what is waited for
+	onFirst.Stream, onFirst.On = 8, 0
 	early := front
 	early.Ended = at(-1)
 	for _, c := range []struct {
@@ -378,12 +389,18 @@ func TestAnExplanationSaysWhatItCannotTellApart(t *testing.T) {
 		events []oplog.Event
 		want   string
 	}{
-		{"the fifth wait and later", []oplog.Event{query(func(w *oplog.DeviceWork) { w.Unattributed = 20 * time.Millisecond })}, "waited 20ms of that for several launches, the fifth and later"},
+		{"the fifth wait and later", []oplog.Event{query(func(w *oplog.DeviceWork) {
+			w.Unattributed, w.Waits = 20*time.Millisecond, []oplog.DeviceWait{{For: core.WaitRef{Launch: 8}, Span: mine, Held: -1}, {For: core.WaitRef{Launch: 9}, Held: -1}}
+		})}, "waited 20ms of that for several launches, the fifth and later"},
 		{"a use without a launch", []oplog.Event{query(waits(oplog.DeviceWait{For: core.WaitRef{Block: 5}, Access: core.ReadWrite, Own: core.Write}))}, "of which a use there was recorded (data)"},
 		{"two writes", []oplog.Event{query(waits(oplog.DeviceWait{For: core.WaitRef{Launch: 9}, Access: core.Write, Own: core.Write}))}, `it writes what launch 2 "query" writes, too (data)`},
 		{"a write and a read", []oplog.Event{query(waits(oplog.DeviceWait{For: core.WaitRef{Launch: 9}, Access: core.Read, Own: core.Write}))}, `it reads what launch 2 "query" writes (data)`},
 		{"memory to be ready behind a launch", []oplog.Event{front.Event(0), query(waits(oplog.DeviceWait{For: core.WaitRef{Block: 5}, Access: core.Write, Own: core.Write}))}, `for launch 1 "front" of a request that is not sampled`},
 		{"behind none that is known", []oplog.Event{early.Event(0), query(waits(oplog.DeviceWait{For: core.WaitRef{Block: 5}, Access: core.Write, Own: core.Write}))}, "for work that was not timed on stream 1"},
+		{"a lease of which nothing is known", []oplog.Event{onFirst.Event(0), query(waits(oplog.DeviceWait{For: core.WaitRef{Block: 5}, Access: core.Write, Own: core.Write}))}, "for work that was not timed on stream 1"},
+		{"the fifth wait and later, of its own work", []oplog.Event{query(func(w *oplog.DeviceWork) {
+			w.Unattributed, w.Waits = 20*time.Millisecond, []oplog.DeviceWait{{For: core.WaitRef{Launch: 9}, Span: mine, Held: -1}}
+		})}, "waited for no other request's work"},
 		{"another device's stream of the same number", []oplog.Event{front.Event(1), query(func(w *oplog.DeviceWork) { w.Reached, w.Began = at(20), at(20) })}, "waited for no other request's work on the device: of 21ms its own launches ran 1ms, and stood 20ms"},
 		{"the stream of the same number", []oplog.Event{front.Event(0), query(func(w *oplog.DeviceWork) { w.Reached, w.Began = at(20), at(20) })}, `waited 19ms of that behind launch 1 "front"`},
 	} {

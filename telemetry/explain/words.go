@@ -14,7 +14,8 @@ func (e *Explanation) Sentence() string {
 	took := short(e.To.Sub(e.From))
 	worst := e.Worst()
 	if worst == nil {
-		said := fmt.Sprintf("Request %s waited for no other request's work on the device: of %s its own launches ran %s", traceText(e.Trace), took, short(first(e.Spent(Ran))))
+		ran, _ := e.Spent(Ran)
+		said := fmt.Sprintf("Request %s waited for no other request's work on the device: of %s its own launches ran %s", traceText(e.Trace), took, short(ran))
 		if queued, _ := e.Spent(Queued); queued > 0 {
 			said += fmt.Sprintf(", and stood %s on their streams behind work that was not timed, or for their turn on the device", short(queued))
 		}
@@ -22,8 +23,6 @@ func (e *Explanation) Sentence() string {
 	}
 	return fmt.Sprintf("Request %s took %s on the device and waited %s of that%s", traceText(e.Trace), took, short(worst.Took()), worst.cause())
 }
-
-func first(a, _ time.Duration) time.Duration { return a }
 
 // String is the sentence, and the path step by step.
 func (e *Explanation) String() string {
@@ -33,10 +32,12 @@ func (e *Explanation) String() string {
 		s := &e.Steps[i]
 		fmt.Fprintf(&b, "  %10s  %-9s %s\n", "+"+short(s.From.Sub(e.From)), short(s.Took()), s.Text())
 	}
+	ran, _ := e.Spent(Ran)
+	host, _ := e.Spent(Host)
 	held, heldByOthers := e.Spent(Held)
 	queued, queuedByOthers := e.Spent(Queued)
 	fmt.Fprintf(&b, "In all: %d timed launches, ran %s, held up %s, queued %s (for other requests %s), host %s; times are within %s of the host's clock.\n",
-		e.Launches, short(first(e.Spent(Ran))), short(held), short(queued), short(heldByOthers+queuedByOthers), short(first(e.Spent(Host))), short(max(e.Bound, time.Microsecond)))
+		e.Launches, short(ran), short(held), short(queued), short(heldByOthers+queuedByOthers), short(host), short(max(e.Bound, time.Microsecond)))
 	return b.String()
 }
 
@@ -45,8 +46,7 @@ func WaitsOf(w *oplog.DeviceWork) (list []string) {
 	me := launchOf(w)
 	for i := range w.Waits {
 		if of := &w.Waits[i]; of.Held >= Resolution {
-			step := Step{Kind: Held, Launch: me, For: Launch{ID: of.For.Launch, Name: of.Launch, Stream: of.Stream, Span: of.Span}, Wait: of}
-			step.Own = !of.Span.IsZero() && of.Span.TraceID == w.Span.TraceID
+			step := Step{Kind: Held, Launch: me, For: waitedFor(of), Wait: of, Own: !of.Span.IsZero() && of.Span.TraceID == w.Span.TraceID}
 			list = append(list, short(of.Held)+": "+step.Text())
 		}
 	}
@@ -73,7 +73,7 @@ func (s *Step) cause() string {
 	case s.Kind == Queued && !s.For.isKnown():
 		return fmt.Sprintf(" on its own stream %v behind work that was not timed, or for its turn on the device.", s.Launch.Stream)
 	case s.Kind == Queued && w != nil:
-		of := Launch{ID: w.For.Launch, Name: w.Launch, Stream: w.Stream, Span: w.Span}
+		of := waitedFor(w)
 		return fmt.Sprintf(" behind %s, which is in front of it on stream s%d of the device and itself waited %s%s", s.For.of(s.Own), s.For.On, short(w.Held), because(w, &of, false, &s.For))
 	case s.Kind == Queued:
 		return fmt.Sprintf(" behind %s, which is in front of it on stream s%d of the device: what is on one stream is done in order.", s.For.of(s.Own), s.For.On)

@@ -30,7 +30,7 @@ type Source struct {
 	// first.
 	Refusals func() (total uint64, newest []oplog.Event)
 	Guard    func() Guard
-	// Device is what the device did of late, as far as it was timed.
+	// Device is what the device did of late, as far as it was timed. The slice is the view's.
 	Device func() []oplog.Event
 	// Files: the page shows the files that "incidents" beside itself lists, and
 	// offers to make a dump by POST to "dump".

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestTheTimelineIsWhatTheDeviceDidOfLate(t *testing.T) {
 	events = append(events, work(5, 500*time.Millisecond, 20*time.Millisecond, 7,
 		oplog.DeviceWait{Stream: 9, For: core.WaitRef{Launch: 4}, Launch: "sort", Generation: 3, Tag: "index", Access: core.Write, Own: core.Read, Held: 11 * time.Millisecond},
 		oplog.DeviceWait{Stream: 8, For: core.WaitRef{Launch: 3}, Launch: "short", Tag: "index", Access: core.Write, Own: core.Read, Held: time.Microsecond}))
-	h := view(t, liveview.Source{Resource: &resource{}, Device: func() []oplog.Event { return events }}, liveview.Source{Resource: &resource{ordinal: 1}})
+	h := view(t, liveview.Source{Resource: &resource{}, Device: func() []oplog.Event { return slices.Clone(events) }}, liveview.Source{Resource: &resource{ordinal: 1}})
 	var got struct {
 		Reach   float64 `json:"reach_ms"`
 		Omitted int
