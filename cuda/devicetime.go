@@ -89,6 +89,23 @@ func (t *timing) mark(i int) (e driver.Event, ok bool) {
 // destroy gives the events back; those that the driver would not take stay.
 func (t *timing) destroy() error { return devtime.Destroy(t.drv, t.events[:]) }
 
+// countdown chooses one in so many, at irregular distances: of work that repeats itself it would else always choose the same.
+type countdown struct{ left, state uint32 }
+
+// due reports whether this is one: one of oneIn on average, none of zero. The distances are between 1 and twice oneIn
+// less 1, all as likely, by the linear congruential generator ranqd1 of Numerical Recipes.
+func (c *countdown) due(oneIn uint32) bool {
+	if c.left == 0 {
+		if oneIn == 0 {
+			return false
+		}
+		c.state = c.state*1664525 + 1013904223
+		c.left = 1 + uint32(uint64(c.state)*(2*uint64(oneIn)-1)>>32)
+	}
+	c.left--
+	return c.left == 0
+}
+
 // deviceTimes are the launches of a tracker that are timed.
 type deviceTimes struct {
 	drv  driver.Driver
@@ -145,11 +162,8 @@ func (d *deviceTimes) startReuse(s *stream, req *core.Request) *timing {
 	if d == nil {
 		return nil
 	}
-	if req.Span.IsZero() {
-		if s.untimedReuses++; s.untimedReuses < d.oneIn || d.oneIn == 0 {
-			return nil
-		}
-		s.untimedReuses = 0
+	if req.Span.IsZero() && !s.timeReuse.due(d.oneIn) {
+		return nil
 	}
 	t := d.start(s, &core.SpanContext{SpanRef: req.Span, Sampled: !req.Span.IsZero()})
 	if t != nil {

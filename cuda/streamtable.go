@@ -189,6 +189,7 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 	defer t.mu.Unlock()
 	t.order.Add(&s.Stream, handle, adopted || handle == 0, &counters.Counts)
 	s.host.SetPart(path.BackendPart, s)
+	s.launch.time.state, s.timeReuse.state = uint32(s.Slot()), uint32(s.Slot()) // streams do not choose alike
 	all := append(slices.Clone(*t.all.Load()), s)
 	t.all.Store(&all)
 	return s
@@ -397,8 +398,8 @@ type stream struct {
 	launch launch
 	// timesSeen is the last look at timed launches that found one of the stream's not done; who looks guards it.
 	timesSeen uint64
-	// untimedReuses is how many allocations made the stream wait since one of these was timed; the stream's lock guards it.
-	untimedReuses uint32
+	// timeReuse chooses the allocations that are timed where they make the stream wait; the stream's lock guards it.
+	timeReuse countdown
 	// lease is the last id that the stream was leased under, 0 if none was.
 	lease atomic.Uint64
 	_     [64]byte

@@ -146,11 +146,8 @@ func (r *tracker) timed(l *launch, req *core.UseRequest) fence.Marks {
 	if r.times == nil {
 		return nil
 	}
-	if !req.Span.Sampled {
-		if l.untimed++; l.untimed < r.times.oneIn || r.times.oneIn == 0 {
-			return nil
-		}
-		l.untimed = 0
+	if !req.Span.Sampled && !l.time.due(r.times.oneIn) {
+		return nil
 	}
 	if l.timing = r.times.start(l.on, &req.Span); l.timing == nil {
 		return nil
@@ -372,7 +369,7 @@ func givenUpError(op string, id core.StreamID) error {
 }
 
 // launch is an intent and what the tracker has of it. A stream has one for itself, and with it what
-// the layers above keep with its intent.
+// the layers above keep with its intent. It fills whole cache lines.
 type launch struct {
 	core.Intent
 	point *fence.Point
@@ -382,9 +379,8 @@ type launch struct {
 	blocks []*block
 	// timing is nil if the launch is not timed.
 	timing *timing
-	// untimed is how many were not since one was.
-	untimed uint32
-	_       [4]byte // launches share no cache line
+	// time chooses those that are timed and in no sampled trace.
+	time countdown
 }
 
 // launches are those of streams whose own is in use.

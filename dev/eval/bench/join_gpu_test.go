@@ -85,7 +85,7 @@ func (p *join) run(j joiner) {
 func list(cols ...column) []column { return cols }
 
 // BenchmarkGPUJoin is one sort and join, enqueued and done: with fences placed
-// by hand, and through the bare backend and the whole stack.
+// by hand, and through the bare backend and the whole stack, of whose launches none are timed, one in 100, and all.
 func BenchmarkGPUJoin(b *testing.B) {
 	for _, rows := range []int{1 << 12, 1 << 16, 1 << 20} {
 		g := openGPU(b)
@@ -106,12 +106,18 @@ func BenchmarkGPUJoin(b *testing.B) {
 			sums = append(sums, p.sum())
 		}
 		b.Run(fmt.Sprintf("rows=%d/c", rows), func(b *testing.B) { measure(b, &byHand{gpu: g, b: b, functions: functions}) })
-		for _, c := range compared {
-			b.Run(fmt.Sprintf("rows=%d/%s", rows, c.name), func(b *testing.B) {
-				s := openOver(b, g, c.layers...)
+		through := func(name string, open func(*testing.B) *stack) {
+			b.Run(fmt.Sprintf("rows=%d/%s", rows, name), func(b *testing.B) {
+				s := open(b)
 				memory := made(b, func() (*cuda.MemoryManager, error) { return cuda.NewMemoryManager(g, s.streams, s.runtime) })
 				measure(b, &fenced{b: b, runtime: s.runtime, memory: memory, streams: [2]*cuda.Lease{s.lease(b), s.lease(b)}, kernels: kernels})
 			})
+		}
+		for _, c := range compared {
+			through(c.name, func(b *testing.B) *stack { return openOver(b, g, c.layers...) })
+		}
+		for _, oneIn := range []int{100, 1} {
+			through(fmt.Sprintf("whole, one in %d timed", oneIn), func(b *testing.B) *stack { return openTimed(b, g, oneIn, whole...) })
 		}
 		for _, sum := range sums {
 			if sum != sums[0] {

@@ -120,9 +120,13 @@ func pool(drv driver.Driver, streams *cuda.StreamPool) (backend, error) {
 	return cuda.NewPoolResource(drv, streams, cuda.PoolConfig{})
 }
 
-func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layersOf func(*cuda.StreamPool) []core.Layer) *stack {
+func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layersOf func(*cuda.StreamPool) []core.Layer, options ...func(*cuda.StreamPoolConfig)) *stack {
 	tb.Helper()
-	streams, err := cuda.NewStreamPool(drv, cuda.StreamPoolConfig{Max: 2048})
+	cfg := cuda.StreamPoolConfig{Max: 2048}
+	for _, set := range options {
+		set(&cfg)
+	}
+	streams, err := cuda.NewStreamPool(drv, cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
