@@ -205,6 +205,7 @@ func TestTheTableOfCallsReachesEverySymbol(t *testing.T) {
 			}
 		}
 	}
+	must(t, armOnce(f.load()))
 	for _, symbol := range libcuda.Symbols() {
 		if f.calls(symbol) == 0 && symbol != "cuGetErrorName" && symbol != "cuGetErrorString" && symbol != "cuDevicePrimaryCtxRelease_v2" {
 			t.Errorf("nothing calls %s", symbol)

@@ -24,6 +24,9 @@ type Device struct {
 	granularity uint64
 	description Description
 
+	// faults is nil unless they are watched.
+	faults *faultWatch
+
 	// mode is how calls are made; see invoke.
 	mode atomic.Uint32
 
@@ -120,13 +123,14 @@ func (d *Device) MemInfo() (free, total uint64, err error) {
 // Synchronize blocks until all work of the primary context is done, that of
 // other libraries in this process included.
 func (d *Device) Synchronize() error {
-	return d.do(cuCtxSynchronize, inContext)
+	return d.unlessFaulting(cuCtxSynchronize, d.do(cuCtxSynchronize, inContext))
 }
 
 // Close releases the primary context: it goes when no other code in this process
 // holds it. Handles must not be used afterwards; calls are refused with
 // CUDA_ERROR_DEINITIALIZED. A second Close does nothing. It may block.
 func (d *Device) Close() error {
+	d.unwatchFaults()
 	before := d.mode.Swap(modeClosed)
 	if before == modeClosed {
 		return nil

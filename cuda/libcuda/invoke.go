@@ -124,5 +124,6 @@ func (d *Device) query(e entry, s driver.Stream, handle uintptr) (bool, error) {
 		f.release()
 		return false, nil
 	}
-	return code == codeSuccess, d.end(f, code)
+	err := d.unlessFaulting(e, d.end(f, code))
+	return err == nil, err
 }

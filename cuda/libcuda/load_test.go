@@ -217,6 +217,10 @@ func TestAMissingSymbolDisablesOnlyWhatNeedsIt(t *testing.T) {
 					t.Errorf("%s: %v", c.name, err)
 				}
 			}
+			if err := armOnce(l); err != nil {
+				failed++
+				unsupported(t, err, symbol)
+			}
 			must(t, d.Close())
 			if optional := []string{"cuGetErrorName", "cuGetErrorString", "cuDeviceGetUuid_v2", "cuDeviceGetPCIBusId", "cuThreadExchangeStreamCaptureMode"}; (failed == 0) != slices.Contains(optional, symbol) {
 				t.Errorf("%d calls failed", failed)

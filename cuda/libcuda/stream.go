@@ -29,7 +29,8 @@ func (d *Device) StreamQuery(s driver.Stream) (bool, error) {
 
 // StreamSynchronize blocks until all work of s is done.
 func (d *Device) StreamSynchronize(s driver.Stream) error {
-	return d.do(cuStreamSynchronize, s, uintptr(s))
+	d.markEnd(s)
+	return d.unlessFaulting(cuStreamSynchronize, d.do(cuStreamSynchronize, s, uintptr(s)))
 }
 
 // StreamWait makes later work of s wait for the record of e that is current at
@@ -50,6 +51,9 @@ const eventDisableTiming = 2
 
 // EventCreate makes an event without timing.
 func (d *Device) EventCreate() (driver.Event, error) {
+	if d.faults != nil {
+		return d.TimingEventCreate()
+	}
 	e, err := d.get(cuEventCreate, inContext, eventDisableTiming)
 	return driver.Event(e), err
 }
@@ -85,7 +89,7 @@ func (d *Device) EventQuery(e driver.Event) (bool, error) {
 
 // EventSynchronize blocks until the current record of e is done.
 func (d *Device) EventSynchronize(e driver.Event) error {
-	return d.do(cuEventSynchronize, byHandle, uintptr(e))
+	return d.unlessFaulting(cuEventSynchronize, d.do(cuEventSynchronize, byHandle, uintptr(e)))
 }
 
 // LaunchLag is how long after an event in front of it on its stream the device begins a kernel. It was measured on an H100

@@ -511,6 +511,34 @@ int cuDevicePrimaryCtxRetain(void **context, int device) {
 	return leave(SUCCESS);
 }
 
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
+	ENTER(NOTHING, device, (u64)flags, (u64)active);
+	*flags = 0;
+	*active = primary(device)->retained > 0;
+	return leave(SUCCESS);
+}
+
+// The attributes of core dumps. A file's is its first bytes.
+static unsigned char dump_attributes[8][1024];
+
+int cuCoredumpGetAttributeGlobal(unsigned attribute, void *value, size_t *size) {
+	ENTER(NOTHING, attribute, (u64)value, (u64)size);
+	if (attribute > 7 || *size > 1024) return leave(INVALID_VALUE);
+	memcpy(value, dump_attributes[attribute], *size);
+	return leave(SUCCESS);
+}
+
+int cuCoredumpSetAttributeGlobal(unsigned attribute, void *value, size_t *size) {
+	ENTER(NOTHING, attribute, (u64)value, (u64)size);
+	if (attribute > 7 || *size > 1024) return leave(INVALID_VALUE);
+	memset(dump_attributes[attribute], 0, 1024);
+	memcpy(dump_attributes[attribute], value, *size);
+	return leave(SUCCESS);
+}
+
+// fake_dump_attribute is byte i of an attribute.
+u64 fake_dump_attribute(u64 attribute, u64 i) { return dump_attributes[attribute][i]; }
+
 int cuDevicePrimaryCtxRelease_v2(int device) {
 	ENTER(NOTHING, device);
 	if (!primary(device)->retained) return leave(INVALID_CONTEXT);

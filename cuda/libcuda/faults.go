@@ -1,0 +1,56 @@
+package libcuda
+
+import "github.com/fencepost-gpu/fencepost/cuda/driver"
+
+// faultWatch is what keeps completions honest while the driver may write core dumps.
+//
+// From a fault until the dump is written and the context lost, the driver says of work that it is done which is not. So it was on an
+// H200, driver 580.159.04, CUDA 13.0, with a share of 658 of 908 faults that were stores which ended their kernel: the kernel
+// is over when the store turns out to reach nothing, and the dump begins up to 270 ms after the event behind it is done. It was
+// never so (of 243) where that is an event with timing. Of loads, and of stores that more work of their kernel follows, the driver
+// says only when the dump is written that they are done (all of 552). See docs/guard.md.
+type faultWatch struct {
+	begun func() bool
+	// end is recorded in front of a wait for a stream.
+	end driver.Event
+}
+
+// WatchFaults makes the device ask begun, whenever the driver says that work is done, whether a core dump has begun: if so the
+// call fails with CUDA_ERROR_LAUNCH_FAILED, which is sticky. begun must be safe for concurrent use. All events have timing then, so
+// that they are not done before a dump has begun; the record of one takes some 1.8 µs more. It is
+// called before the device is used by others. The errors are the driver's.
+func (d *Device) WatchFaults(begun func() bool) error {
+	end, err := d.TimingEventCreate()
+	if err != nil {
+		return err
+	}
+	d.faults = &faultWatch{begun, end}
+	return nil
+}
+
+func (d *Device) unwatchFaults() {
+	if d.faults != nil {
+		_ = d.EventDestroy(d.faults.end) // which the context's end does at the latest
+		d.faults = nil
+	}
+}
+
+// markEnd makes the wait for s that follows be one for an event with timing. An error, such as that of a capture, comes again from the wait.
+func (d *Device) markEnd(s driver.Stream) {
+	if d.faults == nil {
+		return
+	}
+	if capturing, err := d.StreamCapturing(s); !capturing && err == nil {
+		_ = d.EventRecord(d.faults.end, s)
+	}
+}
+
+// unlessFaulting is the answer of a call that says that work is done.
+func (d *Device) unlessFaulting(e entry, err error) error {
+	if err != nil || d.faults == nil || !d.faults.begun() {
+		return err
+	}
+	fault := d.library.driverError(e, driver.LaunchFailed)
+	fault.Detail = "the driver is writing down what the device did when a kernel faulted"
+	return fault
+}
