@@ -39,6 +39,9 @@ type timing struct {
 	// marks is how many were recorded before the end; after lastWait they share an event. failed: one was not.
 	marks  int
 	failed bool
+	// ready is when the host had recorded the last of them.
+	ready monotime.Instant
+	now   func() monotime.Instant
 
 	// at is when the device came to the first of them, as far as that is known.
 	at    []monotime.Instant
@@ -50,6 +53,7 @@ type timing struct {
 func (t *timing) Mark(s driver.Stream) {
 	t.record(min(t.marks, lastWait), s)
 	t.marks++
+	t.ready = t.now()
 }
 
 func (t *timing) record(mark int, s driver.Stream) {
@@ -125,9 +129,8 @@ type deviceTimes struct {
 	// collecting is held by who looks for what is done, with the clock and pass, the number of the look.
 	collecting sync.Mutex
 	clock      *devtime.Clock
-	// lag is how long after an event in front of it the device begins a kernel.
-	lag  time.Duration
-	pass uint64
+	lags       driver.LaunchLags
+	pass       uint64
 	// looked, did and lost are lists that a look uses again.
 	looked, did, lost []*timing
 }
@@ -137,7 +140,7 @@ func newDeviceTimes(drv driver.Driver, sink oplog.DeviceWorkSink, oneIn uint32) 
 	if sink == nil {
 		return nil
 	}
-	return &deviceTimes{drv: drv, sink: sink, oneIn: oneIn, clock: devtime.New(drv), lag: driver.LaunchLagOf(drv)}
+	return &deviceTimes{drv: drv, sink: sink, oneIn: oneIn, clock: devtime.New(drv), lags: driver.LaunchLagsOf(drv)}
 }
 
 // start begins to time a launch of a trace; nil if too many are.
@@ -194,7 +197,7 @@ func (d *deviceTimes) take() *timing {
 		return nil
 	}
 	d.made++
-	return &timing{drv: d.drv, at: make([]monotime.Instant, 0, allMarks)}
+	return &timing{drv: d.drv, now: d.clock.Now, at: make([]monotime.Instant, 0, allMarks)}
 }
 
 // launched is the end of a launch on the host, whose intent tells what it waits for.
@@ -350,8 +353,9 @@ func (d *deviceTimes) look(t *timing, all bool) (done bool) {
 func (d *deviceTimes) tell(t *timing) {
 	defer d.recycle(t)
 	w, last := &t.work, len(t.at)-1
-	began := min(t.at[last-1]+monotime.Instant(d.lag), t.at[last])
-	w.Reached, w.Began, w.Ended, w.Bound = t.at[0].Time(), began.Time(), t.at[last].Time(), t.bound
+	ended := max(t.at[last]-monotime.Instant(d.lags.End), t.at[last-1])
+	began := min(max(t.at[last-1]+monotime.Instant(d.lags.Begin), t.ready+monotime.Instant(d.lags.Call)), ended)
+	w.Reached, w.Began, w.Ended, w.Bound = t.at[0].Time(), began.Time(), ended.Time(), t.bound
 	w.Unattributed = 0
 	for i := range w.Waits {
 		if i == attributedWaits {

@@ -466,18 +466,19 @@ func TestOneInSoManyIsTimed(t *testing.T) {
 // slow is a device whose work is done when a test says so.
 type slow struct {
 	*drivertest.Null
-	now, lag time.Duration
-	ahead    time.Duration // what the device's clock shows beyond the host's
-	held     driver.Stream // its work is done when it is let go
-	at       map[driver.Event]time.Duration
-	pending  map[driver.Event]bool
-	calls    int
-	silent   bool // it comes to no record
+	now     time.Duration
+	lags    driver.LaunchLags
+	ahead   time.Duration // what the device's clock shows beyond the host's
+	held    driver.Stream // its work is done when it is let go
+	at      map[driver.Event]time.Duration
+	pending map[driver.Event]bool
+	calls   int
+	silent  bool // it comes to no record
 }
 
 func (d *slow) HostTime() (time.Duration, bool) { return d.now, true }
 
-func (d *slow) LaunchLag() time.Duration { return d.lag }
+func (d *slow) LaunchLags() driver.LaunchLags { return d.lags }
 
 func (d *slow) EventRecord(e driver.Event, s driver.Stream) error {
 	d.calls++
@@ -518,7 +519,11 @@ type heldBench struct {
 }
 
 func newHeldBench(t *testing.T) *heldBench {
-	b := &heldBench{T: t, slow: &slow{Null: &drivertest.Null{}, now: time.Microsecond, lag: 5 * time.Microsecond, at: map[driver.Event]time.Duration{}, pending: map[driver.Event]bool{}}}
+	return newHeldBenchOf(t, driver.LaunchLags{Begin: 5 * time.Microsecond})
+}
+
+func newHeldBenchOf(t *testing.T, lags driver.LaunchLags) *heldBench {
+	b := &heldBench{T: t, slow: &slow{Null: &drivertest.Null{}, now: time.Microsecond, lags: lags, at: map[driver.Event]time.Duration{}, pending: map[driver.Event]bool{}}}
 	streams, err := cuda.NewStreamPool(b.slow, cuda.StreamPoolConfig{DeviceWork: &b.did})
 	must(t, err)
 	b.pool, err = cuda.NewPoolResource(b.slow, streams, cuda.PoolConfig{ReapInterval: -1})
@@ -569,15 +574,28 @@ func TestALongLaunchIsPlaced(t *testing.T) {
 	equal(t, "calls of an idle device", b.calls, calls)
 }
 
-// A kernel begins some time behind the event in front of it, but not behind its end; and no time goes back.
-func TestAKernelBeginsBehindTheEventInFrontOfIt(t *testing.T) {
-	for took, begins := range map[time.Duration]time.Duration{time.Millisecond: 5 * time.Microsecond, 3 * time.Microsecond: 3 * time.Microsecond, -time.Microsecond: 0} {
-		b := newHeldBench(t)
+// A kernel begins some time behind the event in front of it and the host's call, and ends before the event behind it. It does not
+// begin behind its end, and no time goes back.
+func TestAKernelIsBetweenTheEventsAroundIt(t *testing.T) {
+	const µs = time.Microsecond
+	for _, c := range []struct {
+		lags                driver.LaunchLags
+		took, begins, takes time.Duration
+	}{
+		{driver.LaunchLags{Begin: 5 * µs}, 1000 * µs, 5 * µs, 995 * µs},
+		{driver.LaunchLags{Begin: 5 * µs}, 3 * µs, 3 * µs, 0},
+		{driver.LaunchLags{Begin: 5 * µs}, -µs, 0, 0},
+		{driver.LaunchLags{Begin: 5 * µs, Call: 8 * µs, End: 2 * µs}, 1000 * µs, 8 * µs, 990 * µs},
+		{driver.LaunchLags{Begin: 5 * µs, Call: 3 * µs, End: 2 * µs}, 1000 * µs, 5 * µs, 993 * µs},
+		{driver.LaunchLags{Begin: 5 * µs, End: 2 * µs}, 6 * µs, 4 * µs, 0},
+		{driver.LaunchLags{Begin: 5 * µs, End: 2 * µs}, µs, 0, 0},
+	} {
+		b := newHeldBenchOf(t, c.lags)
 		b.launch()
-		b.letGo(took)
+		b.letGo(c.took)
 		w := b.told()
-		equal(t, "begin", w.Began.Sub(w.Reached), begins)
-		equal(t, "end", w.Ended.Sub(w.Reached), max(0, took))
+		equal(t, "begin", w.Began.Sub(w.Reached), c.begins)
+		equal(t, "end", w.Ended.Sub(w.Began), c.takes)
 	}
 }
 

@@ -20,11 +20,19 @@ func HostTimeOf(d Driver) func() time.Duration {
 	}
 }
 
-// LaunchLagOf is how long after an event in front of it on its stream the device beneath every [Wrapper] of d begins a
-// kernel: what its method LaunchLag says, or zero.
-func LaunchLagOf(d Driver) time.Duration {
-	if device, ok := Unwrap(d).(interface{ LaunchLag() time.Duration }); ok {
-		return device.LaunchLag()
+// LaunchLags are how far from the events around it a device begins and ends a kernel.
+type LaunchLags struct {
+	// Begin is how long after an event in front of it on its stream it begins, and Call how long after the host sets about to
+	// enqueue it, where the stream waits for that.
+	Begin, Call time.Duration
+	// End is how long after its end the device comes to an event behind it.
+	End time.Duration
+}
+
+// LaunchLagsOf is what the method LaunchLags of the device beneath every [Wrapper] of d says, or zero.
+func LaunchLagsOf(d Driver) LaunchLags {
+	if device, ok := Unwrap(d).(interface{ LaunchLags() LaunchLags }); ok {
+		return device.LaunchLags()
 	}
-	return 0
+	return LaunchLags{}
 }
