@@ -62,17 +62,20 @@ func clockedOnSim() sim.Kernel {
 		}}
 }
 
-// clockedLaunch is a launch as its kernel and its span tell of it, in nanoseconds.
+// clockedLaunch is a launch as its kernel, its span and CUPTI tell of it, in nanoseconds, so small that a float64 has them all.
 type clockedLaunch struct {
 	kernelBegan, kernelDone float64
 	spanBegan, spanDone     float64
 	queued, held            float64
+	order                   int // of all streams' launches
+	witnessed
 }
 
 // The device's spans of launches of 2 µs to 50 ms on 8 streams, which wait for each other, are compared with what their
 // kernels read of the device's timer.
 func TestDeviceSpansAgreeWithTheKernels(t *testing.T) {
 	const streams = 8
+	began := time.Now().UnixNano()
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
 	b := newBench(t, fencepost.Config{Guard: "off", TracerProvider: provider, TraceLevel: telemetry.LevelLaunches})
@@ -113,18 +116,27 @@ func TestDeviceSpansAgreeWithTheKernels(t *testing.T) {
 	must(t, b.Driver().Synchronize())
 	must(t, b.Drain(ctx))
 	must(t, b.ReapPending(ctx))
-	all := b.clocked(recorder, leases, times, launches)
+	all := b.clocked(recorder, leases, times, launches, began)
 	b.give(slices.Concat(shared, times))
 	t.Logf("%d launches of %d on %d streams have a span of the device", len(all), n*streams, streams)
 	if len(all) != n*streams {
 		t.Errorf("%d launches have none", n*streams-len(all))
 	}
 	agree(t, all)
+	if kernels := witnessedKernels(t, "clocked", began); len(kernels) == n*streams {
+		for i := range all {
+			all[i].witnessed = kernels[all[i].order]
+		}
+		againstCUPTI(t, all)
+	} else if kernels != nil {
+		t.Errorf("CUPTI tells of %d launches of %d", len(kernels), n*streams)
+	}
 }
 
 // clocked joins what the kernels wrote with the spans: of a stream both are in the order of the launches.
-func (b *bench) clocked(recorder *tracetest.SpanRecorder, leases []*cuda.Lease, times []*words, launches [][]clockedLaunch) (all []clockedLaunch) {
+func (b *bench) clocked(recorder *tracetest.SpanRecorder, leases []*cuda.Lease, times []*words, launches [][]clockedLaunch, since int64) (all []clockedLaunch) {
 	b.Helper()
+	after := func(ns uint64) float64 { return float64(int64(ns) - since) }
 	spans := map[uint64][]sdktrace.ReadOnlySpan{}
 	for _, s := range recorder.Ended() {
 		if intOf(s, telemetry.AttrLaunchID) != 0 && s.Name() == string(telemetry.SpanDevice)+" clocked" {
@@ -145,9 +157,10 @@ func (b *bench) clocked(recorder *tracetest.SpanRecorder, leases []*cuda.Lease, 
 				break
 			}
 			all = append(all, clockedLaunch{
-				kernelBegan: float64(binary.NativeEndian.Uint64(host[16*i:])), kernelDone: float64(binary.NativeEndian.Uint64(host[16*i+8:])),
-				spanBegan: float64(span.StartTime().UnixNano()), spanDone: float64(span.EndTime().UnixNano()),
+				kernelBegan: after(binary.NativeEndian.Uint64(host[16*i:])), kernelDone: after(binary.NativeEndian.Uint64(host[16*i+8:])),
+				spanBegan: after(uint64(span.StartTime().UnixNano())), spanDone: after(uint64(span.EndTime().UnixNano())),
 				queued: float64(intOf(span, telemetry.AttrQueued)), held: float64(intOf(span, telemetry.AttrHeld)),
+				order: i*len(leases) + s,
 			})
 		}
 	}
