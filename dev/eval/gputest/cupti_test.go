@@ -13,7 +13,7 @@ import (
 )
 
 // witnessVariable names the file that cupti/witness.c writes, where that is loaded.
-const witnessVariable = "FENCEPOST_CUPTI"
+const witnessVariable = "CUPTI_WITNESS"
 
 // witnessed is a kernel as CUPTI tells of it, in nanoseconds of the host's CLOCK_REALTIME since the test began.
 type witnessed struct {

@@ -20,7 +20,7 @@
 //     a sanitizer that does not report errors, the former is not left out.
 //   - FENCEPOST_PLANT=uaf, oob or illegal runs no test: it plants one bug, for
 //     the sanitizer or for a test to see.
-//   - FENCEPOST_CUPTI=FILE compares the spans of launches with CUPTI's record, which
+//   - CUPTI_WITNESS=FILE compares the spans of launches with CUPTI's record, which
 //     cupti/witness.c writes into FILE: its comment says how it is built and loaded.
 //   - FENCEPOST_SEED=N repeats random programs; failures print it.
 //

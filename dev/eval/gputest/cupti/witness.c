@@ -4,7 +4,7 @@
 //
 //	gcc -shared -fPIC -O2 -DKERNEL=CUpti_ActivityKernel10 -I$CUPTI/include -I$CUDA/include -o witness.so witness.c -L$CUPTI/lib64 -lcupti -Wl,-rpath,$CUPTI/lib64
 //
-// and let the driver load it: CUDA_INJECTION64_PATH=witness.so FENCEPOST_CUPTI=FILE. The file gets a line
+// and let the driver load it: CUDA_INJECTION64_PATH=witness.so CUPTI_WITNESS=FILE. The file gets a line
 //
 //	kernel CORRELATION STREAM BEGIN END NAME
 //
@@ -92,7 +92,7 @@ static void *serve(void *unused) {
 
 int InitializeInjection(void) {
 	pthread_t server;
-	const char *name = getenv("FENCEPOST_CUPTI");
+	const char *name = getenv("CUPTI_WITNESS");
 	if (name == NULL || (out = fopen(name, "w")) == NULL)
 		return 0;
 	snprintf(wanted, sizeof wanted, "%s.flush", name);
