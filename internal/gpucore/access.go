@@ -1,8 +1,203 @@
 package gpucore
 
-// access decodes what the instruction of a fault does. at is the function that it lies
-// in, or nil; w is the warp, or nil if it has ended.
-func access(f *Fault, at *function, w *warp) error {
-	f.Access.Why = "this is not decoded"
+import (
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// access decodes what the instruction of a fault did. at is the function that the
+// instruction lies in, or nil; w is the warp, or nil if it has ended.
+func access(f *Fault, at *function, w *warp, sm int) error {
+	a := &f.Access
+	switch {
+	case f.PC == 0:
+		a.Why = "the dump does not say which instruction faulted"
+		return nil
+	case at == nil:
+		a.Why = "no loaded module has the instruction that faulted"
+		return nil
+	case sm < 75 || sm > 90 && sm < 100 || sm > 129:
+		a.Why = "instructions of this GPU's architecture are not decoded"
+		return nil
+	case f.Offset%instructionSize != 0 || f.Offset+instructionSize > at.end-at.start || at.end-at.start > maxFunction:
+		a.Why = "the function is too long, or its instructions are not of 16 bytes"
+		return nil
+	}
+	b := make([]byte, at.end-at.start)
+	if _, err := at.image.ReadAt(b, at.code); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	c := &code{sm: sm, fault: int(f.Offset / instructionSize), kernel: at.kernel == at.name}
+	for ; len(b) >= instructionSize; b = b[instructionSize:] {
+		c.all = append(c.all, instruction{le.Uint64(b), le.Uint64(b[8:])})
+	}
+	m, ok := decode(c.all[c.fault], sm)
+	if !ok {
+		a.Why = "the instruction that faulted is not one that accesses global memory, or is not decoded"
+		return nil
+	}
+	a.Kind, a.Bytes = m.kind, m.bytes
+	switch {
+	case w == nil:
+		a.Why = "the warp has ended, and its registers are not in the dump"
+	case !m.formed:
+		a.Why = "the form of the instruction's address is not decoded"
+	default:
+		a.Why = c.mayRepeat()
+	}
+	for i := 0; a.Why == "" && i < len(w.lanes); i++ {
+		l := &w.lanes[i]
+		next := (int64(l.pc) - int64(f.PC)) / instructionSize
+		if a.Why = c.keeps(m, int64(c.fault)+next); a.Why != "" {
+			break
+		}
+		if !c.all[c.fault].holds(l.preds) {
+			continue
+		}
+		lo, hi, ok := pairOf(l.regs, int(m.base))
+		ulo, uhi, uok := pairOf(w.uregs, m.uniform)
+		if !ok || !uok || c.all[c.fault].guarded() && l.preds == nil {
+			a.Why = "the dump has too few registers"
+			break
+		}
+		address := (uint64(hi)<<32 | uint64(lo)) + (uint64(uhi)<<32 | uint64(ulo)) + uint64(m.offset)
+		if len(a.Lanes) == 0 {
+			a.Address, a.Lowest, a.Highest = address, address, address
+		}
+		a.Lanes = append(a.Lanes, Lane{l.thread, address})
+		a.Lowest, a.Highest = min(a.Lowest, address), max(a.Highest, address)
+	}
+	if a.Why == "" && len(a.Lanes) == 0 {
+		a.Why = "no lane's condition for the instruction is true"
+	}
+	if a.Why != "" {
+		*a = Access{Kind: a.Kind, Bytes: a.Bytes, Why: a.Why}
+		return nil
+	}
+	a.Known, f.Thread = true, a.Lanes[0].Thread
 	return nil
+}
+
+// pairOf returns the registers first and first+1; RZ and none (-1) are zero.
+func pairOf(regs []uint32, first int) (lo, hi uint32, ok bool) {
+	switch {
+	case first == noRegister || first < 0:
+		return 0, 0, true
+	case first+1 >= len(regs):
+		return 0, 0, false
+	}
+	return regs[first], regs[first+1], true
+}
+
+// architecture returns 90 for "sm_90" and "sm_90a", and 0 if it is none.
+func architecture(sm string) int {
+	n, err := strconv.Atoi(strings.TrimRight(strings.TrimPrefix(sm, "sm_"), "af"))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// code is a function with an instruction that faulted.
+type code struct {
+	all    []instruction
+	sm     int
+	fault  int  // an index
+	kernel bool // the function is a kernel, so that nothing calls it
+}
+
+// flow says where an instruction may lead besides to the next one. Nothing is known
+// of an indirect jump.
+func (c *code) flow(i int) (to int64, jumps, ends, indirect bool) {
+	in := c.all[i]
+	switch in.op() {
+	case opBRA, opBSSY, opCALL:
+		if in.op() == opBRA && in.bits(9, 3) != 4 && in.bits(9, 3) != 2 {
+			return 0, false, false, true
+		}
+		return int64(i) + 1 + target(in, c.sm)/instructionSize, true, in.op() == opBRA && in.unconditional(), false
+	case opEXIT:
+		return 0, false, !in.guarded(), false
+	case opBSYNC, opYIELD, opLEPC, opBMOV, opWARPSYNC, opBREAK, opBPT, opNANOSLEEP:
+		return 0, false, false, false
+	case opRET:
+		return 0, false, !in.guarded(), false
+	}
+	return 0, false, false, in.op() >= 0x140 && in.op() < 0x160
+}
+
+// mayRepeat says why the instruction may have run again since it faulted, with other
+// registers, or returns "". It cannot where no path leads back to it, or where each
+// one waits for what it loads: a warp does not pass that wait after a fault.
+func (c *code) mayRepeat() string {
+	const again = "the instruction is in a loop, and may have run again before the warp stopped"
+	barrier := uint(c.all[c.fault].bits(110, 3)) // which counter the result is waited for with
+	seen := make([]bool, len(c.all))
+	next := []int64{int64(c.fault) + 1}
+	for len(next) > 0 {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
+		if at == int64(c.fault) {
+			return again
+		}
+		if at < 0 || at >= int64(len(c.all)) {
+			return "the code leaves its function"
+		}
+		if seen[at] {
+			continue
+		}
+		seen[at] = true
+		in := c.all[at]
+		if barrier < 6 && in.bit(116+barrier) {
+			continue
+		}
+		to, jumps, ends, indirect := c.flow(int(at))
+		switch {
+		case indirect:
+			return "the code jumps to addresses that are not known"
+		case in.op() == opRET && !c.kernel:
+			return "the function may have been called again before the warp stopped"
+		}
+		if jumps {
+			next = append(next, to)
+		}
+		if !ends {
+			next = append(next, at+1)
+		}
+	}
+	return ""
+}
+
+// keeps says why a lane that now stands at the instruction next may have changed what
+// the address was made of, or may not have come by the instruction that faulted. It
+// returns "" if neither is so.
+func (c *code) keeps(m memory, next int64) string {
+	if next <= int64(c.fault) || next > int64(len(c.all)) || next-int64(c.fault) > 4096 {
+		return "the lane does not stand behind the instruction that faulted"
+	}
+	for i := range c.all {
+		to, jumps, _, indirect := c.flow(i)
+		if indirect {
+			return "the code jumps to addresses that are not known"
+		}
+		if jumps && to > int64(c.fault) && to <= next {
+			return "the lane may have jumped past the instruction that faulted"
+		}
+	}
+	for i := c.fault; i < int(next); i++ {
+		e := effectOf(c.all[i], c.sm)
+		switch {
+		case e.anything:
+			return "what ran since the fault is not decoded"
+		case e.touches(m.base), m.base < noRegister && e.touches(m.base+1):
+			return "a register of the address may have been overwritten since"
+		case e.uniform && m.uniform >= 0:
+			return "a uniform register of the address may have been overwritten since"
+		case e.predicates && i > c.fault && c.all[c.fault].guarded():
+			return "the instruction's condition may have been overwritten since"
+		}
+	}
+	return ""
 }

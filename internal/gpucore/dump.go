@@ -249,13 +249,17 @@ func (p *parser) readLanes() error {
 		if err != nil {
 			return err
 		}
-		// The lanes with an exception, or if none has one, those that ran.
-		if slices.ContainsFunc(w.lanes, func(l lane) bool { return l.exception != 0 }) {
-			w.lanes = slices.DeleteFunc(w.lanes, func(l lane) bool { return l.exception == 0 })
-		} else if f.PC == 0 {
+		// The driver notes the exception at every lane of the warp. Those that took
+		// another branch are not active.
+		excepted := slices.ContainsFunc(w.lanes, func(l lane) bool { return l.exception != 0 })
+		if !excepted && f.PC == 0 {
 			return nil
-		} else {
+		}
+		if slices.ContainsFunc(w.lanes, func(l lane) bool { return l.active && (!excepted || l.exception != 0) }) {
 			w.lanes = slices.DeleteFunc(w.lanes, func(l lane) bool { return !l.active })
+		}
+		if excepted {
+			w.lanes = slices.DeleteFunc(w.lanes, func(l lane) bool { return l.exception == 0 })
 		}
 		if len(w.lanes) == 0 {
 			return nil

@@ -65,7 +65,13 @@ func (p *parser) readImages() error {
 		if i < len(p.warps) {
 			w = p.warps[i]
 		}
-		if err := access(f, at, w); err != nil {
+		sm := 0
+		for _, d := range p.dump.Devices {
+			if d.Index == f.Device {
+				sm = architecture(d.SM)
+			}
+		}
+		if err := access(f, at, w, sm); err != nil {
 			return err
 		}
 	}
