@@ -219,6 +219,7 @@ func (p *parser) add(f Fault) bool {
 
 // readLanes finds the warps that faulted.
 func (p *parser) readLanes() error {
+	var lanes []lane // of one warp after the other
 	return p.each(secLanes, func(s section) error {
 		warps, err := p.parent(s, secWarps)
 		if err != nil {
@@ -233,7 +234,7 @@ func (p *parser) readLanes() error {
 			f.PC = le.Uint64(row)
 		}
 		valid, active := le.Uint32(row[12:]), le.Uint32(row[16:])
-		w := &warp{}
+		lanes = lanes[:0]
 		err = p.rows(s, 36, func(i uint32, b []byte) error {
 			if i == maxLanes {
 				return fmt.Errorf("a warp has more than %d lanes", maxLanes)
@@ -242,7 +243,7 @@ func (p *parser) readLanes() error {
 			number := le.Uint32(b[16:]) % maxLanes
 			l.active = active>>number&1 != 0
 			if valid>>number&1 != 0 {
-				w.lanes = append(w.lanes, l)
+				lanes = append(lanes, l)
 			}
 			return nil
 		})
@@ -251,27 +252,26 @@ func (p *parser) readLanes() error {
 		}
 		// The driver notes the exception at every lane of the warp. Those that took
 		// another branch are not active.
-		excepted := slices.ContainsFunc(w.lanes, func(l lane) bool { return l.exception != 0 })
+		excepted := slices.ContainsFunc(lanes, func(l lane) bool { return l.exception != 0 })
 		if !excepted && f.PC == 0 {
 			return nil
 		}
-		if slices.ContainsFunc(w.lanes, func(l lane) bool { return l.active && (!excepted || l.exception != 0) }) {
-			w.lanes = slices.DeleteFunc(w.lanes, func(l lane) bool { return !l.active })
+		if slices.ContainsFunc(lanes, func(l lane) bool { return l.active && (!excepted || l.exception != 0) }) {
+			lanes = slices.DeleteFunc(lanes, func(l lane) bool { return !l.active })
 		}
 		if excepted {
-			w.lanes = slices.DeleteFunc(w.lanes, func(l lane) bool { return l.exception == 0 })
+			lanes = slices.DeleteFunc(lanes, func(l lane) bool { return l.exception == 0 })
 		}
-		if len(w.lanes) == 0 {
+		if len(lanes) == 0 {
 			return nil
 		}
-		f.Exception, f.Thread = w.lanes[0].exception, w.lanes[0].thread
+		f.Exception, f.Thread = lanes[0].exception, lanes[0].thread
 		if err := p.locate(&f, warps); err != nil {
 			return err
 		}
 		p.seen[smPC{f.Device, f.SM, f.PC}] = true
 		if p.add(f) {
-			w.section, w.warps, w.row = s.index, warps.index, s.info
-			p.warps = append(p.warps, w)
+			p.warps = append(p.warps, &warp{section: s.index, warps: warps.index, row: s.info, lanes: slices.Clone(lanes)})
 		}
 		return nil
 	})

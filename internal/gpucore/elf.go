@@ -21,6 +21,7 @@ type elf struct {
 	kind         uint16
 	offset       int64 // of the section headers
 	count, names uint32
+	buf          []byte // for rows
 }
 
 // section is a section's header.
@@ -127,7 +128,11 @@ func (f *elf) rows(s section, shortest int64, each func(i uint32, row []byte) er
 	if s.size > f.size-min(s.offset, f.size) {
 		return errTruncated
 	}
-	buf := make([]byte, s.row)
+	if int64(cap(f.buf)) < s.row {
+		f.buf = make([]byte, s.row)
+	}
+	buf := f.buf[:s.row]
+	f.buf = nil // each may read rows too
 	for i := range s.size / s.row {
 		if _, err := f.r.ReadAt(buf, s.offset+i*s.row); err != nil {
 			return err
@@ -136,6 +141,7 @@ func (f *elf) rows(s section, shortest int64, each func(i uint32, row []byte) er
 			return err
 		}
 	}
+	f.buf = buf
 	return nil
 }
 

@@ -24,9 +24,10 @@ func (i instruction) op() uint64 { return i.bits(0, 9) }
 // guarded says whether the instruction has a condition.
 func (i instruction) guarded() bool { return i.bits(12, 4) != alwaysTrue }
 
-// unconditional says whether a branch is always taken. Besides its guard it may name a
-// predicate.
-func (i instruction) unconditional() bool { return !i.guarded() && i.bits(87, 4) == alwaysTrue }
+// unconditional says whether a branch is always taken: nothing in it names a condition.
+func (i instruction) unconditional() bool {
+	return !i.guarded() && i.bits(9, 3) == 4 && i.bits(24, 10) == 0 && i.bits(87, 4) == alwaysTrue
+}
 
 // holds says whether the instruction's condition is true with these predicates.
 func (i instruction) holds(preds []uint32) bool {
@@ -96,8 +97,8 @@ var (
 	widths   = [16]uint32{1, 1, 2, 2, 4, 8, 16}
 	integers = [16]uint32{0: 4, 1: 4, 2: 8, 3: 8, 4: 16}
 	// Before 9.0 some types in floating point stand among the integers.
-	mixed  = [16]uint32{0: 4, 1: 4, 2: 8, 3: 4, 4: 4, 6: 8}
-	floats = [16]uint32{0: 4, 1: 8, 2: 16, 3: 4, 4: 8, 5: 16, 9: 4, 10: 8, 11: 16, 15: 8}
+	mixed  = [16]uint32{0: 4, 1: 4, 2: 8, 3: 4, 4: 4, 5: 8, 6: 8}
+	floats = [16]uint32{0: 4, 1: 8, 2: 16, 3: 4, 4: 8, 5: 16, 9: 4, 10: 8, 11: 16, 13: 8, 14: 16, 15: 8}
 )
 
 // decode says how an instruction for the architecture sm (as 90 for sm_90) accesses
@@ -121,6 +122,9 @@ func decode(i instruction, sm int) (memory, bool) {
 	case opST, opSTG:
 		m.kind, m.bytes = AccessWrite, widths[i.bits(73, 3)]
 		described, pair, uniform = i.bit(76), i.bit(90), 64
+		if i.op() == opST && unregistered {
+			m.offset = i.signed(32, 32)
+		}
 	case opATOM, opATOMG:
 		m.kind, m.bytes = AccessAtomic, mixed[i.bits(73, 3)]
 		if sm >= 90 {
@@ -137,9 +141,10 @@ func decode(i instruction, sm int) (memory, bool) {
 			described, pair, m.offset = i.bit(90), i.bit(63), i.signed(40, 23)
 		}
 	case opCAS, opCASG:
-		m.kind, m.bytes = AccessAtomic, integers[i.bits(73, 4)]
+		m.kind, m.bytes = AccessAtomic, integers[i.bits(73, 3)]
 	case opRED, opREDF:
 		m.kind, m.bytes = AccessAtomic, mixed[i.bits(73, 3)]
+		unregistered = !i.bit(91)
 		switch {
 		case i.op() == opREDF:
 			m.bytes = floats[i.bits(73, 4)]
@@ -164,7 +169,7 @@ func decode(i instruction, sm int) (memory, bool) {
 		if sm >= 100 {
 			m.bytes, pair = 4<<i.bits(74, 2), i.bit(83)
 		}
-		m.formed = i.bit(91) && i.bit(76) && pair && i.bits(87, 3) == alwaysTrue
+		m.formed = i.bit(91) && i.bit(76) && pair && i.bits(87, 4) == alwaysTrue
 		return m, true
 	case opTMALDG: // copies of the tensor memory accelerator
 		return memory{kind: AccessRead}, true
@@ -183,10 +188,11 @@ func decode(i instruction, sm int) (memory, bool) {
 	default:
 		return m, false
 	}
+	described = described && sm >= 80
 	wide := i.bit(72) && unconditional // an address of 64 bits
 	switch {
 	case unregistered:
-		m.formed = wide
+		m.formed = wide && (m.base != noRegister || m.offset >= 0) // without a register, offsets are printed unsigned
 	case i.bits(9, 3) == 4 && i.bit(91) && uniform != 0:
 		m.formed = wide && pair
 		if !described {
@@ -213,17 +219,17 @@ func effectOf(i instruction, sm int) effect {
 		return effect{} // stores, fences and the like
 	case opEXIT:
 		return effect{anything: !i.guarded()} // who is still there has not left
-	case 0x002, 0x007, 0x016, 0x019, 0x020, 0x021, 0x023, 0x024, 0x027, 0x030, 0x031, 0x036, 0x045, 0x100, 0x105, 0x106, 0x108, 0x109, 0x119:
+	case 0x016, 0x020, 0x021, 0x023, 0x024, 0x027, 0x030, 0x031, 0x036, 0x045, 0x105, 0x106, 0x108, 0x109, 0x119:
 		return effect{first: first, count: 1}
-	case 0x005, 0x029, 0x02a, 0x02b, 0x035, 0x110, 0x111:
+	case 0x002, 0x005, 0x007, 0x019, 0x029, 0x02b, 0x035, 0x110, 0x111:
 		return effect{first: first, count: 2}
 	case opLD, opLDG, opLDC, opLDL, opLDS:
-		return effect{first: first, count: uint8(max(4, widths[i.bits(73, 3)]) / 4)}
-	case 0x006, 0x010, 0x011, 0x012, 0x189: // and predicates
+		return effect{first: first, count: uint8(max(4, widths[i.bits(73, 3)]) / 4), predicates: op == opLDG && i.bits(81, 3) != alwaysTrue}
+	case 0x006, 0x010, 0x011, 0x012, 0x100, 0x189: // and predicates
 		return effect{first: first, count: 1, predicates: true}
 	case 0x025:
 		return effect{first: first, count: 2, predicates: true}
-	case 0x00b, 0x00c, 0x01c, 0x102:
+	case 0x00b, 0x00c, 0x01c, 0x02a, 0x102:
 		return effect{predicates: true}
 	case opATOM, opCAS, opATOMF, opATOMGF, opATOMG, opCASG:
 		m, _ := decode(i, sm)
@@ -246,8 +252,9 @@ func (e effect) touches(r uint8) bool {
 
 // target returns where a branch goes, in bytes from the next instruction.
 func target(i instruction, sm int) int64 {
+	distance := i.signed(34, 30)
 	if sm < 90 || i.op() == opBSSY {
-		return int64(i[1]&(1<<18-1)<<46|i[0]>>34<<16) >> 16 * 4
+		return distance * 4
 	}
-	return int64(i[1]&(1<<18-1)<<46|i[0]>>34<<16)>>16<<10 | int64(i.bits(16, 8)<<2)
+	return distance<<10 | int64(i.bits(16, 8)<<2)
 }
