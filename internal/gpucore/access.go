@@ -8,8 +8,9 @@ import (
 )
 
 // access decodes what the instruction of a fault did. at is the function that the
-// instruction lies in, or nil; w is the warp, or nil if it has ended.
-func access(f *Fault, at *function, w *warp, sm int) error {
+// instruction lies in, or nil; w is the warp, or nil if it has ended; params are the
+// parameters that its kernel was given.
+func access(f *Fault, at *function, w *warp, params constants, sm int) error {
 	a := &f.Access
 	switch {
 	case f.PC == 0:
@@ -33,6 +34,7 @@ func access(f *Fault, at *function, w *warp, sm int) error {
 	for ; len(b) >= instructionSize; b = b[instructionSize:] {
 		c.all = append(c.all, instruction{le.Uint64(b), le.Uint64(b[8:])})
 	}
+	c.findTargets()
 	m, ok := decode(c.all[c.fault], sm)
 	if !ok {
 		a.Why = "the instruction that faulted is not one that accesses global memory, or is not decoded"
@@ -49,20 +51,29 @@ func access(f *Fault, at *function, w *warp, sm int) error {
 	}
 	for i := 0; a.Why == "" && i < len(w.lanes); i++ {
 		l := &w.lanes[i]
-		next := (int64(l.pc) - int64(f.PC)) / instructionSize
-		if a.Why = c.keeps(m, int64(c.fault)+next); a.Why != "" {
+		next := int64(c.fault) + (int64(l.pc)-int64(f.PC))/instructionSize
+		if a.Why = c.passed(next); a.Why != "" {
+			break
+		}
+		if c.all[c.fault].guarded() && l.preds == nil {
+			a.Why = "the dump has no predicates"
 			break
 		}
 		if !c.all[c.fault].holds(l.preds) {
 			continue
 		}
-		lo, hi, ok := pairOf(l.regs, int(m.base))
-		ulo, uhi, uok := pairOf(w.uregs, m.uniform)
-		if !ok || !uok || c.all[c.fault].guarded() && l.preds == nil {
-			a.Why = "the dump has too few registers"
+		r := &replay{c: c, next: int(next), lane: l, uregs: w.uregs, params: params}
+		address, ok := r.pair(m.base, c.fault)
+		if ok && m.uniform >= 0 {
+			var u uint64
+			u, ok = r.uniform(m.uniform, c.fault)
+			address += u
+		}
+		if !ok {
+			a.Why = "a register of the address may have been overwritten since"
 			break
 		}
-		address := (uint64(hi)<<32 | uint64(lo)) + (uint64(uhi)<<32 | uint64(ulo)) + uint64(m.offset)
+		address += uint64(m.offset)
 		if len(a.Lanes) == 0 {
 			a.Address, a.Lowest, a.Highest = address, address, address
 		}
@@ -80,17 +91,6 @@ func access(f *Fault, at *function, w *warp, sm int) error {
 	return nil
 }
 
-// pairOf returns the registers first and first+1; RZ and none (-1) are zero.
-func pairOf(regs []uint32, first int) (lo, hi uint32, ok bool) {
-	switch {
-	case first == noRegister || first < 0:
-		return 0, 0, true
-	case first+1 >= len(regs):
-		return 0, 0, false
-	}
-	return regs[first], regs[first+1], true
-}
-
 // architecture returns 90 for "sm_90" and "sm_90a", and 0 if it is none.
 func architecture(sm string) int {
 	n, err := strconv.Atoi(strings.TrimRight(strings.TrimPrefix(sm, "sm_"), "af"))
@@ -106,6 +106,21 @@ type code struct {
 	sm     int
 	fault  int  // an index
 	kernel bool // the function is a kernel, so that nothing calls it
+	// targets are the instructions that a branch leads to, and one behind the last;
+	// indirect says that there are branches of which it is not known where they lead.
+	targets  []bool
+	indirect bool
+}
+
+func (c *code) findTargets() {
+	c.targets = make([]bool, len(c.all)+1)
+	for i := range c.all {
+		to, jumps, _, indirect := c.flow(i)
+		c.indirect = c.indirect || indirect
+		if jumps && to >= 0 && to < int64(len(c.all)) {
+			c.targets[to] = true
+		}
+	}
 }
 
 // flow says where an instruction may lead besides to the next one. Nothing is known
@@ -170,32 +185,23 @@ func (c *code) mayRepeat() string {
 	return ""
 }
 
-// keeps says why a lane that now stands at the instruction next may have changed what
-// the address was made of, or may not have come by the instruction that faulted. It
-// returns "" if neither is so.
-func (c *code) keeps(m memory, next int64) string {
-	if next <= int64(c.fault) || next > int64(len(c.all)) || next-int64(c.fault) > 4096 {
+// passed says why a lane that now stands at the instruction next may not have come by
+// the instruction that faulted, or returns "".
+func (c *code) passed(next int64) string {
+	switch {
+	case next <= int64(c.fault) || next > int64(len(c.all)) || next-int64(c.fault) > 4096:
 		return "the lane does not stand behind the instruction that faulted"
-	}
-	for i := range c.all {
-		to, jumps, _, indirect := c.flow(i)
-		if indirect {
-			return "the code jumps to addresses that are not known"
-		}
-		if jumps && to > int64(c.fault) && to <= next {
-			return "the lane may have jumped past the instruction that faulted"
-		}
+	case c.indirect:
+		return "the code jumps to addresses that are not known"
 	}
 	for i := c.fault; i < int(next); i++ {
 		e := effectOf(c.all[i], c.sm)
 		switch {
-		case e.anything:
+		case c.targets[i+1]:
+			return "the lane may have jumped past the instruction that faulted"
+		case i > c.fault && e.anything:
 			return "what ran since the fault is not decoded"
-		case e.touches(m.base), m.base < noRegister && e.touches(m.base+1):
-			return "a register of the address may have been overwritten since"
-		case e.uniform && m.uniform >= 0:
-			return "a uniform register of the address may have been overwritten since"
-		case e.predicates && i > c.fault && c.all[c.fault].guarded():
+		case i > c.fault && e.predicates && c.all[c.fault].guarded():
 			return "the instruction's condition may have been overwritten since"
 		}
 	}

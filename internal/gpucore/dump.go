@@ -44,8 +44,10 @@ type parser struct {
 	tables map[uint32]section // the tables by index, but for registers and predicates
 	order  []uint32           // their indices in the file's order
 	ctx    []int              // the context of each grid
-	ctxIDs map[uint64]place   // where a context's handle is found
-	warps  []*warp            // those of dump.Faults[:len(warps)]
+	// Where in constant bank 0 each grid's parameters begin.
+	paramsAt []uint64
+	ctxIDs   map[uint64]place // where a context's handle is found
+	warps    []*warp          // those of dump.Faults[:len(warps)]
 	// A multiprocessor and the addresses at which warps of it faulted.
 	seen    map[smPC]bool
 	matches int // functions found for an address
@@ -187,6 +189,7 @@ func (p *parser) readGrids(s section) error {
 			ctx = at.ctx
 		}
 		p.ctx = append(p.ctx, ctx)
+		p.paramsAt = append(p.paramsAt, le.Uint64(b[48:]))
 		return nil
 	})
 	if err != nil {

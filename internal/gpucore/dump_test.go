@@ -90,6 +90,10 @@ func TestADumpSaysWhichAddressesTheFaultingInstructionAccessed(t *testing.T) {
 		"write":      {kernel: "k_write", kind: AccessWrite, bytes: 4, sms: 1, lowest: 0x7f2150e00000, highest: 0x7f2150e0007c, lanes: 32},
 		"write-over": {kernel: "k_wpure", kind: AccessWrite, bytes: 4, sms: 1, why: "the warp has ended"},
 		"f_read":     {kernel: "f_read", kind: AccessRead, bytes: 4, sms: 1, lowest: 0x7fc141e00040, highest: 0x7fc141e000bc, lanes: 32},
+		"read-last":  {kernel: "k_read", kind: AccessRead, bytes: 4, sms: 1, lowest: 0x7f2150a03f80, highest: 0x7f2150e00000 + 4*4095, lanes: 32, block: [3]uint32{15}, thread: [3]uint32{224}},
+		"f_atom":     {kernel: "f_atom", kind: AccessAtomic, bytes: 4, sms: 1, lowest: a, highest: a + 31*12, lanes: 32},
+		"merge":      {kernel: "merge", kind: AccessRead, bytes: 4, sms: 4, block: [3]uint32{2}, why: "overwritten"},
+		"f_loopr":    {kernel: "f_loopr", kind: AccessRead, bytes: 4, sms: 1, why: "overwritten"},
 		"f_cpa":      {kernel: "f_cpa", kind: AccessRead, bytes: 16, sms: 1, lowest: a, highest: a + 31*16, lanes: 32},
 		"f_gen":      {kernel: "f_gen", kind: AccessWrite, bytes: 4, sms: 1, lowest: a + 20, highest: a + 20 + 31*4, lanes: 32},
 		"f_half":     {kernel: "f_half", kind: AccessWrite, bytes: 4, sms: 1, lowest: a, highest: a + 11*4, lanes: 12, thread: [3]uint32{20}},
@@ -118,6 +122,29 @@ func TestADumpSaysWhichAddressesTheFaultingInstructionAccessed(t *testing.T) {
 		if f.Access.Known && (f.Access.Address != f.Access.Lanes[0].Address || f.Thread != f.Access.Lanes[0].Thread) {
 			t.Errorf("%s: the first lane is %+v of %+v", name, f.Access.Lanes[0], f)
 		}
+	}
+}
+
+func TestWhichLaneFaultedTellItsAddress(t *testing.T) {
+	d, err := Read(bytes.NewReader(contents(t, "read-last")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range d.Faults[0].Access.Lanes { // the last thread alone read what is not mapped, the rest what is
+		want := Lane{[3]uint32{224 + uint32(i)}, 0x7f2150a00000 + 4*(15*256+224+uint64(i))}
+		if i == 31 {
+			want.Address += 0x400000
+		}
+		if l != want {
+			t.Errorf("lane %d: %v, not %v", i, l, want)
+		}
+	}
+}
+
+func TestADumpWithoutAFaultHasNone(t *testing.T) {
+	d, err := Read(bytes.NewReader(contents(t, "f_trap")))
+	if err != nil || len(d.Faults) != 0 || d.Devices[0].SM != "sm_90" {
+		t.Errorf("%+v, %v", d, err)
 	}
 }
 

@@ -61,6 +61,10 @@ func (p *parser) readImages() error {
 		if f.Grid >= 0 {
 			f.Kernel = p.dump.Grids[f.Grid].Kernel
 		}
+		var params constants
+		if f.Grid >= 0 {
+			params = constants{p.paramsAt[f.Grid], p.dump.Grids[f.Grid].Params}
+		}
 		var w *warp
 		if i < len(p.warps) {
 			w = p.warps[i]
@@ -71,7 +75,7 @@ func (p *parser) readImages() error {
 				sm = architecture(d.SM)
 			}
 		}
-		if err := access(f, at, w, sm); err != nil {
+		if err := access(f, at, w, params, sm); err != nil {
 			return err
 		}
 	}

@@ -42,6 +42,11 @@ func (i instruction) signed(first, n uint) int64 {
 
 // The operations that are told apart.
 const (
+	opMOV      = 0x002
+	opIMAD     = 0x024
+	opIMADWide = 0x025
+	opULDC     = 0x0b9
+
 	opLDG256 = 0x17e
 	opSTG256 = 0x17f
 	opLD     = 0x180
@@ -219,16 +224,20 @@ func effectOf(i instruction, sm int) effect {
 		return effect{} // stores, fences and the like
 	case opEXIT:
 		return effect{anything: !i.guarded()} // who is still there has not left
-	case 0x016, 0x020, 0x021, 0x023, 0x024, 0x027, 0x030, 0x031, 0x036, 0x045, 0x105, 0x106, 0x108, 0x109, 0x119:
+	case 0x016, 0x020, 0x021, 0x023, opIMAD, 0x027, 0x030, 0x031, 0x036, 0x045, 0x105, 0x106, 0x108, 0x109, 0x119:
 		return effect{first: first, count: 1}
-	case 0x002, 0x005, 0x007, 0x019, 0x029, 0x02b, 0x035, 0x110, 0x111:
+	case opMOV, 0x005, 0x007, 0x019, 0x029, 0x02b, 0x035, 0x110, 0x111:
 		return effect{first: first, count: 2}
 	case opLD, opLDG, opLDC, opLDL, opLDS:
 		return effect{first: first, count: uint8(max(4, widths[i.bits(73, 3)]) / 4), predicates: op == opLDG && i.bits(81, 3) != alwaysTrue}
-	case 0x006, 0x010, 0x011, 0x012, 0x100, 0x189: // and predicates
+	case 0x006, 0x100, 0x189: // and predicates
 		return effect{first: first, count: 1, predicates: true}
-	case 0x025:
-		return effect{first: first, count: 2, predicates: true}
+	case 0x010:
+		return effect{first: first, count: 1, predicates: i.bits(81, 6) != 0x3f}
+	case 0x011, 0x012:
+		return effect{first: first, count: 1, predicates: i.bits(81, 3) != alwaysTrue}
+	case opIMADWide:
+		return effect{first: first, count: 2, predicates: i.bits(81, 3) != alwaysTrue}
 	case 0x00b, 0x00c, 0x01c, 0x02a, 0x102:
 		return effect{predicates: true}
 	case opATOM, opCAS, opATOMF, opATOMGF, opATOMG, opCASG:

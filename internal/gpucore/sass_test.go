@@ -241,3 +241,97 @@ func TestBranchesAreDecodedAsNVIDIAPrintsThem(t *testing.T) {
 		t.Errorf("only %d branches", n)
 	}
 }
+
+// value returns what an operand of 32 bits, or if wide of 64, is in a lane where
+// register n holds pattern(n) and constant bank 0 holds at each offset a number made of
+// it.
+func value(o string, wide bool) (uint64, bool) {
+	o = strings.TrimSuffix(o, ".reuse")
+	n := regexp.MustCompile(`^(U?)R(\d+)$`).FindStringSubmatch(o)
+	c := regexp.MustCompile(`^c\[0x0\]\[(0x[0-9a-f]+)\]$`).FindStringSubmatch(o)
+	switch {
+	case o == "RZ" || o == "URZ":
+		return 0, true
+	case n != nil:
+		r, _ := strconv.Atoi(n[2])
+		if n[1] == "U" {
+			r += 1000
+		}
+		lo, hi := uint64(pattern(r)), uint64(pattern(r+1))
+		if wide {
+			return hi<<32 | lo, true
+		}
+		return lo, true
+	case c != nil:
+		at, _ := strconv.ParseUint(c[1], 0, 64)
+		if at < 0x160 || at+8 > 0x1160 {
+			return 0, false
+		}
+		lo, hi := uint64(pattern(int(at))), uint64(pattern(int(at+4)))
+		if wide {
+			return hi<<32 | lo, true
+		}
+		return lo, true
+	}
+	v, err := strconv.ParseInt(o, 0, 64)
+	return uint64(uint32(v)), err == nil && !wide
+}
+
+func pattern(n int) uint32 { return uint32(n+1) * 2654435761 }
+
+func TestRegistersAreComputedAgainAsNVIDIAPrintsTheInstructions(t *testing.T) {
+	l := &lane{preds: make([]uint32, 8)}
+	r := &replay{lane: l, params: constants{at: 0x160}}
+	for i := range 256 {
+		l.regs = append(l.regs, pattern(i))
+		r.uregs = append(r.uregs, pattern(i+1000))
+	}
+	for i := 0x160; i < 0x1160; i += 4 {
+		r.params.data = append(r.params.data, 0, 0, 0, 0)
+		le.PutUint32(r.params.data[i-0x160:], pattern(i))
+	}
+	computed := map[string]int{}
+	disassembled(t, func(p printed) {
+		r.c, r.steps = &code{all: []instruction{p.in}, targets: make([]bool, 2), sm: p.sm}, 0
+		got, wide, ok := r.result(0)
+		if !ok {
+			return
+		}
+		name := strings.Join(append([]string{p.name}, p.suffixes...), ".")
+		var want uint64
+		known := true
+		operand := func(i int, wide bool) uint64 {
+			if len(p.operands) <= i {
+				known = false
+				return 0
+			}
+			v, ok := value(p.operands[i], wide)
+			known = known && ok
+			return v
+		}
+		switch name {
+		case "MOV", "LDC":
+			want = operand(1, false)
+			known = known && len(p.operands) == 2
+		case "LDC.64":
+			want = operand(1, true)
+		case "IMAD", "IMAD.MOV.U32", "IMAD.MOV", "IMAD.IADD", "IMAD.SHL.U32", "IMAD.SHL", "IMAD.U32":
+			want = uint64(uint32(operand(1, false)*operand(2, false) + operand(3, false)))
+			got = uint64(uint32(got))
+		case "IMAD.WIDE.U32":
+			want = operand(1, false)*operand(2, false) + operand(3, true)
+		case "IMAD.WIDE":
+			want = uint64(int64(int32(operand(1, false)))*int64(int32(operand(2, false)))) + operand(3, true)
+		default:
+			known = false
+		}
+		if !known || got != want || wide != (strings.Contains(name, "WIDE") || name == "LDC.64") {
+			t.Errorf("sm_%d %016x%016x %s: computed %#x, not %#x %v", p.sm, p.in[0], p.in[1], p.text, got, want, known)
+		}
+		computed[name]++
+	})
+	t.Log(computed)
+	if computed["IMAD.WIDE"] < 20 || computed["IMAD.WIDE.U32"] < 20 || computed["LDC.64"] < 4 || computed["MOV"] < 10 {
+		t.Error(computed)
+	}
+}
