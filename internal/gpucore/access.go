@@ -1,8 +1,6 @@
 package gpucore
 
 import (
-	"errors"
-	"io"
 	"strconv"
 	"strings"
 )
@@ -10,7 +8,7 @@ import (
 // access decodes what the instruction of a fault did. at is the function that the
 // instruction lies in, or nil; w is the warp, or nil if it has ended; params are the
 // parameters that its kernel was given.
-func access(f *Fault, at *function, w *warp, params constants, sm int) error {
+func (p *parser) access(f *Fault, at *function, w *warp, params constants, sm int) error {
 	a := &f.Access
 	switch {
 	case f.PC == 0:
@@ -26,15 +24,11 @@ func access(f *Fault, at *function, w *warp, params constants, sm int) error {
 		a.Why = "the function is too long, or its instructions are not of 16 bytes"
 		return nil
 	}
-	b := make([]byte, at.end-at.start)
-	if _, err := at.image.ReadAt(b, at.code); err != nil && !errors.Is(err, io.EOF) {
+	c, err := p.code(at, sm)
+	if err != nil {
 		return err
 	}
-	c := &code{sm: sm, fault: int(f.Offset / instructionSize), kernel: at.kernel == at.name}
-	for ; len(b) >= instructionSize; b = b[instructionSize:] {
-		c.all = append(c.all, instruction{le.Uint64(b), le.Uint64(b[8:])})
-	}
-	c.findTargets()
+	c.fault = int(f.Offset / instructionSize)
 	m, ok := decode(c.all[c.fault], sm)
 	if !ok {
 		a.Why = "the instruction that faulted is not one that accesses global memory, or is not decoded"
@@ -89,6 +83,25 @@ func access(f *Fault, at *function, w *warp, params constants, sm int) error {
 	}
 	a.Known, f.Thread = true, a.Lanes[0].Thread
 	return nil
+}
+
+// code returns a function's instructions, those of the last one without reading them
+// again: most faults lie in the same.
+func (p *parser) code(at *function, sm int) (*code, error) {
+	if p.lastFunction == at {
+		return p.lastCode, nil
+	}
+	b := make([]byte, at.end-at.start)
+	if _, err := at.image.ReadAt(b, at.code); err != nil {
+		return nil, err
+	}
+	c := &code{sm: sm, kernel: at.kernel == at.name}
+	for ; len(b) >= instructionSize; b = b[instructionSize:] {
+		c.all = append(c.all, instruction{le.Uint64(b), le.Uint64(b[8:])})
+	}
+	c.findTargets()
+	p.lastFunction, p.lastCode = at, c
+	return c, nil
 }
 
 // architecture returns 90 for "sm_90" and "sm_90a", and 0 if it is none.

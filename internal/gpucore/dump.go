@@ -31,9 +31,10 @@ const (
 
 const (
 	maxTables = 1 << 17 // eight full devices have some 100 000 tables of warps and lanes
-	maxGrids  = 1 << 14
+	maxGrids  = 1 << 12
 	maxFaults = 64
-	maxParams = 64 << 10
+	maxParams = 64 << 10 // of one grid
+	allParams = 8 << 20
 	maxLanes  = 32
 )
 
@@ -43,14 +44,25 @@ type parser struct {
 	dump   Dump
 	tables map[uint32]section // the tables by index, but for registers and predicates
 	order  []uint32           // their indices in the file's order
-	ctx    []int              // the context of each grid
-	// Where in constant bank 0 each grid's parameters begin.
-	paramsAt []uint64
-	ctxIDs   map[uint64]place // where a context's handle is found
-	warps    []*warp          // those of dump.Faults[:len(warps)]
+	grids  []gridFacts
+	ctxIDs map[uint64]place // where a context's handle is found
+	warps  []*warp          // those of dump.Faults[:len(warps)]
 	// A multiprocessor and the addresses at which warps of it faulted.
 	seen    map[smPC]bool
 	matches int // functions found for an address
+	params  int // bytes of parameters
+	// The function that was read last, and its code.
+	lastFunction *function
+	lastCode     *code
+	// The index of a table's first grid.
+	firstGrid map[uint32]int
+}
+
+// gridFacts is what is not in a Grid.
+type gridFacts struct {
+	table    uint32 // the table that it is in
+	ctx      int    // the context, or -1 if it is not known
+	paramsAt uint64 // where in constant bank 0 the parameters begin
 }
 
 type place struct{ device, ctx int }
@@ -85,7 +97,7 @@ func parse(r io.ReaderAt, size int64) (*Dump, error) {
 	if f.kind != 4 {
 		return nil, errors.New("this is no core dump")
 	}
-	p := &parser{elf: f, tables: map[uint32]section{}, ctxIDs: map[uint64]place{}, seen: map[smPC]bool{}}
+	p := &parser{elf: f, tables: map[uint32]section{}, ctxIDs: map[uint64]place{}, seen: map[smPC]bool{}, firstGrid: map[uint32]int{}}
 	for _, step := range []func() error{p.readHeaders, p.readTables, p.readLanes, p.readSMs, p.readRegisters, p.readImages} {
 		if err := step(); err != nil {
 			return nil, err
@@ -158,7 +170,7 @@ func (p *parser) readTables() error {
 		}),
 		p.each(secDevices, func(s section) error {
 			return p.rows(s, 72, func(i uint32, b []byte) error {
-				if i == 1024 {
+				if len(p.dump.Devices) == 1024 {
 					return errors.New("the dump has more than 1024 devices")
 				}
 				p.dump.Devices = append(p.dump.Devices, Device{Index: int(i), Name: p.text(strings, le.Uint64(b)), SM: p.text(strings, le.Uint64(b[16:])), PCIBus: le.Uint32(b[28:]), PCIDev: le.Uint32(b[32:])})
@@ -174,36 +186,38 @@ func (p *parser) readTables() error {
 			})
 		}),
 		p.each(secGrids, p.readGrids),
+		p.each(secParams, p.readParams),
 	)
 }
 
 func (p *parser) readGrids(s section) error {
-	first := len(p.dump.Grids)
-	err := p.rows(s, 104, func(_ uint32, b []byte) error {
+	p.firstGrid[s.index] = len(p.dump.Grids)
+	return p.rows(s, 104, func(_ uint32, b []byte) error {
 		if len(p.dump.Grids) == maxGrids {
-			return fmt.Errorf("the dump has more than %d grids", maxGrids)
-		}
-		p.dump.Grids = append(p.dump.Grids, Grid{ID: le.Uint64(b), Device: int(s.info), Entry: le.Uint64(b[24:]), Blocks: three(b[72:]), Threads: three(b[84:])})
-		ctx := -1
-		if at, ok := p.ctxIDs[le.Uint64(b[8:])]; ok && at.device == int(s.info) {
-			ctx = at.ctx
-		}
-		p.ctx = append(p.ctx, ctx)
-		p.paramsAt = append(p.paramsAt, le.Uint64(b[48:]))
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	grids := p.dump.Grids[first:]
-	return p.each(secParams, func(t section) error {
-		if t.link != s.index || int64(t.info) >= int64(len(grids)) || grids[t.info].Params != nil {
 			return nil
 		}
-		b, err := p.contents(t, maxParams)
-		grids[t.info].Params = b
-		return err
+		p.dump.Grids = append(p.dump.Grids, Grid{ID: le.Uint64(b), Device: int(s.info), Entry: le.Uint64(b[24:]), Blocks: three(b[72:]), Threads: three(b[84:])})
+		g := gridFacts{table: s.index, paramsAt: le.Uint64(b[48:]), ctx: -1}
+		if at, ok := p.ctxIDs[le.Uint64(b[8:])]; ok && at.device == int(s.info) {
+			g.ctx = at.ctx
+		}
+		p.grids = append(p.grids, g)
+		return nil
 	})
+}
+
+func (p *parser) readParams(s section) error {
+	first, ok := p.firstGrid[s.link]
+	i := int64(first) + int64(s.info)
+	if !ok || i >= int64(len(p.grids)) || p.grids[i].table != s.link || p.dump.Grids[i].Params != nil {
+		return nil
+	}
+	b, err := p.contents(s, maxParams)
+	if p.params += len(b); p.params > allParams {
+		return fmt.Errorf("the parameters take more than %d MiB", allParams>>20)
+	}
+	p.dump.Grids[i].Params = b
+	return err
 }
 
 func three(b []byte) [3]uint32 {
@@ -361,8 +375,11 @@ func (p *parser) readRegisters() error {
 		default:
 			return nil
 		}
+		if *to != nil {
+			return nil
+		}
 		b, err := p.contents(s, 256*4)
-		if err != nil || *to != nil {
+		if err != nil {
 			return err
 		}
 		*to = make([]uint32, len(b)/4)

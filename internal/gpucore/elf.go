@@ -12,6 +12,7 @@ var le = binary.LittleEndian
 const (
 	headerSize  = 64 // of an ELF file and of a section
 	machineCUDA = 0xbe
+	maxRow      = 4096
 )
 
 // elf is a 64-bit ELF file for a GPU.
@@ -22,6 +23,7 @@ type elf struct {
 	offset       int64 // of the section headers
 	count, names uint32
 	buf          []byte // for rows
+	left         int64  // how many bytes of tables may be read: they do not overlap
 }
 
 // section is a section's header.
@@ -38,7 +40,7 @@ var errTruncated = errors.New("the dump is cut short or damaged")
 
 // openELF reads the header of a file of size bytes.
 func openELF(r io.ReaderAt, size int64) (elf, error) {
-	f := elf{r: r, size: size}
+	f := elf{r: r, size: size, left: size}
 	h, err := f.bytes(0, headerSize)
 	if err != nil {
 		return f, err
@@ -122,10 +124,10 @@ func (f *elf) rows(s section, shortest int64, each func(i uint32, row []byte) er
 	if s.size == 0 {
 		return nil
 	}
-	if s.row < shortest || s.row > 1<<16 {
+	if s.row < shortest || s.row > maxRow {
 		return fmt.Errorf("section %d has rows of %d bytes, and %d at least are expected", s.index, s.row, shortest)
 	}
-	if s.size > f.size-min(s.offset, f.size) {
+	if f.left -= min(s.size, f.size); f.left < 0 || s.size > f.size-min(s.offset, f.size) {
 		return errTruncated
 	}
 	if int64(cap(f.buf)) < s.row {
@@ -147,7 +149,7 @@ func (f *elf) rows(s section, shortest int64, each func(i uint32, row []byte) er
 
 // oneRow reads one row of a table.
 func (f *elf) oneRow(s section, i uint32, shortest int64) ([]byte, error) {
-	if s.row < shortest || s.row > 1<<16 || int64(i) >= s.size/s.row {
+	if s.row < shortest || s.row > maxRow || int64(i) >= s.size/s.row {
 		return nil, fmt.Errorf("section %d has no row %d of %d bytes", s.index, i, shortest)
 	}
 	return f.bytes(s.offset+int64(i)*s.row, s.row)

@@ -7,8 +7,9 @@
 // where the row has it.
 //
 // Nothing is guessed. A warp runs on for a while after an access that faults, so its
-// registers may hold something else by the time they are dumped; where they may,
-// [Access.Known] is false and [Access.Why] says why.
+// registers may hold something else by the time they are dumped. Where they do, and the
+// address cannot be computed again from the instructions that made it, [Access.Known] is
+// false and [Access.Why] says why.
 package gpucore
 
 import (
@@ -23,7 +24,8 @@ type Dump struct {
 	// do not say.
 	Driver  string
 	Devices []Device
-	// Grids are the kernels that ran, or waited to run, when the dump was made.
+	// Grids are the kernels that ran, or waited to run, when the dump was made; the
+	// first 4096.
 	Grids []Grid
 	// Faults are at most 64 faults: one of each warp that faulted, then one of each
 	// multiprocessor that reports a fault of a warp that has ended.
@@ -159,10 +161,10 @@ func (e Exception) String() string {
 	return fmt.Sprintf("exception %d", uint32(e))
 }
 
-// Read reads a dump from r to its end, which may be a pipe. It needs less than 64 MiB
-// of memory for a dump of 128 MiB; one of more than 512 MiB, or of more than 40 MiB
-// when compressed, is an error. So is one that is cut short or damaged where it is read; nothing of it is
-// returned then.
+// Read reads a dump from r, which may be a pipe, to its end. It takes less than 64 MiB
+// of memory for a dump of 128 MiB, and nothing on a disk. A dump of more than 512 MiB is
+// an error, and so is one that takes more than 40 MiB when compressed, and one that is cut
+// short or damaged where it is read; nothing of it is returned then.
 //
 // Read blocks as long as r does. Calls are independent of each other.
 func Read(r io.Reader) (*Dump, error) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-const maxFunction = 4 << 20 // bytes of code that are read of a function
+const maxFunction = 2 << 20 // bytes of code that are read of a function
 
 // function is a function of a relocated image.
 type function struct {
@@ -63,7 +63,7 @@ func (p *parser) readImages() error {
 		}
 		var params constants
 		if f.Grid >= 0 {
-			params = constants{p.paramsAt[f.Grid], p.dump.Grids[f.Grid].Params}
+			params = constants{p.grids[f.Grid].paramsAt, p.dump.Grids[f.Grid].Params}
 		}
 		var w *warp
 		if i < len(p.warps) {
@@ -75,7 +75,7 @@ func (p *parser) readImages() error {
 				sm = architecture(d.SM)
 			}
 		}
-		if err := access(f, at, w, params, sm); err != nil {
+		if err := p.access(f, at, w, params, sm); err != nil {
 			return err
 		}
 	}
@@ -84,14 +84,14 @@ func (p *parser) readImages() error {
 
 func (p *parser) entry(grid int) query {
 	g := &p.dump.Grids[grid]
-	return query{place{g.Device, p.ctx[grid]}, g.Entry}
+	return query{place{g.Device, p.grids[grid].ctx}, g.Entry}
 }
 
 func (p *parser) faultAt(i int) query {
 	f := &p.dump.Faults[i]
 	q := query{place{f.Device, -1}, f.PC}
 	if f.Grid >= 0 {
-		q.ctx = p.ctx[f.Grid]
+		q.ctx = p.grids[f.Grid].ctx
 	}
 	return q
 }

@@ -176,7 +176,7 @@ func (r *replay) result(i int) (value uint64, wide, ok bool) {
 		case 2, 3, 7: // the third is
 			b, ok2 = r.register(third, i)
 			c, ok3 = r.operand(in, map[uint64]uint64{2: 4, 3: 5, 7: 6}[form], i, wide)
-			ok3 = ok3 && !(wide && form == 2)
+			ok3 = ok3 && (!wide || form != 2)
 		}
 		product := uint64(a) * uint64(b)
 		if in.bit(73) {

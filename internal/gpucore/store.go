@@ -69,7 +69,7 @@ func newStore(r io.Reader) (*store, error) {
 // ReadAt implements [io.ReaderAt]. It keeps the chunks read last.
 func (s *store) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
-		return 0, errors.New("gpucore: a negative offset")
+		return 0, errors.New("a negative offset")
 	}
 	for n < len(p) {
 		if off >= s.size {
@@ -101,7 +101,7 @@ func (s *store) chunk(index int) ([]byte, error) {
 		}
 	}
 	if s.budget--; s.budget < 0 {
-		return nil, errors.New("gpucore: the dump's sections are spread too widely to read")
+		return nil, errors.New("the dump's sections are spread too widely to read")
 	}
 	packed := bytes.NewReader(s.chunks[index])
 	if s.unpack == nil {
