@@ -159,6 +159,14 @@ type Config struct {
 	// the process, once, in a goroutine of its own, when the finding has been
 	// delivered. It may close the runtime.
 	OnStop func(core.Finding)
+	// Faults is FaultsOff or FaultsNamed; empty means FaultsNamed where Guard is a hunt, and FaultsOff elsewhere. FaultsNamed makes the
+	// driver write a core dump, without memory, when a kernel faults, through a pipe in a folder that only this user can enter:
+	// a finding then names kernel, launch, block, thread, address and whose memory that was, instead of what was in flight. It needs a
+	// GPU, a driver of CUDA 12.5, and that nothing in the process has made a context on the device, or asked for dumps, before Open;
+	// [GuardStatus] says whether that is so. Events have timing then, which costs a launch some 2 µs.
+	// After a fault it takes up to 0.3 s longer until calls fail, seconds if all threads of the device were busy, and nothing is said to
+	// be done meanwhile; see docs/guard.md. One runtime of a process names faults. FENCEPOST_FAULTS.
+	Faults FaultMode
 	// GuardConfig tunes the guard. Its Mode, Device, Memory, Findings, Events and OnStack
 	// are set by Open, SampleBytes and Hunt also by Guard, and Refuse by
 	// PolicyRefuse. Its HuntTags are in FENCEPOST_GUARD_TAGS, separated by
@@ -274,6 +282,8 @@ func (c *Config) check() error {
 		return invalid("Streams", fmt.Sprintf("%d leases: say 1 to %d, or 0 for the default of %d", c.Streams, maxStreams, cuda.DefaultMaxStreams))
 	case c.History < 0 || c.History > maxHistory:
 		return invalid("History", fmt.Sprintf("%d records: say 1 to %d, or 0 for the default of %d", c.History, maxHistory, logging.DefaultRingSize))
+	case c.Faults != "" && c.Faults != FaultsOff && c.Faults != FaultsNamed:
+		return invalid("Faults", fmt.Sprintf("%q: say off or name", c.Faults))
 	case c.ReservePasses < 0:
 		return invalid("ReservePasses", fmt.Sprintf("%d: say how many may pass, or 0", c.ReservePasses))
 	case c.HealthHold < 0:

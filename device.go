@@ -74,7 +74,7 @@ func (r *Runtime) findDriver(cfg Config) (driver.Driver, bool, error) {
 	}
 	r.device.Reason = "asked for"
 	if cfg.Device != Sim {
-		drv, err := openGPU(cfg)
+		drv, err := r.openGPU(cfg)
 		if err == nil {
 			r.device.Reason = "found"
 			return drv, true, nil
@@ -146,7 +146,7 @@ func (e *absentError) Unwrap() error { return e.err }
 var loadLibrary = libcuda.Load
 
 // openGPU opens the GPU that cfg names.
-func openGPU(cfg Config) (driver.Driver, error) {
+func (r *Runtime) openGPU(cfg Config) (driver.Driver, error) {
 	lib, err := loadLibrary()
 	if err != nil {
 		return nil, loadError(err)
@@ -165,11 +165,7 @@ func openGPU(cfg Config) (driver.Driver, error) {
 	if err := serves(lib, cfg); err != nil {
 		return nil, err
 	}
-	device, err := lib.Open(cfg.Ordinal)
-	if err != nil {
-		return nil, broken(err)
-	}
-	return device, nil
+	return r.openArmed(lib, cfg)
 }
 
 func countOf(n int) string {

@@ -65,6 +65,8 @@ func set(field any, value string) (err error) {
 		*to = Backend(value)
 	case *GuardMode:
 		*to = GuardMode(value)
+	case *FaultMode:
+		*to = FaultMode(value)
 	case *GuardPolicy:
 		*to = GuardPolicy(value)
 	case *int:

@@ -63,6 +63,7 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 		return nil, errors.Join(err, r.unwind(ctx))
 	}
 	r.reporter = r.newReporter(cfg)
+	r.onClose(r.reporter.Wait) // a dump of the GPU may have been read as late as here
 	if err := r.build(cfg); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CloseTimeout)
 		defer cancel()
@@ -83,7 +84,7 @@ func newCollection(cfg Config) *telemetry.Findings {
 // newReporter says where findings go: see package findings.
 func (r *Runtime) newReporter(cfg Config) *findings.Reporter {
 	to := findings.Config{Collection: r.findings, LookAtHealth: r.health.LookSoon, OnFinding: cfg.OnFinding,
-		Incidents: r.incidents, Dumps: r.dumps, Stack: r.findingStack}
+		Incidents: r.incidents, Dumps: r.dumps, Stack: r.findingStack, Fault: r.faultDump}
 	if cfg.GuardPolicy == PolicyStop {
 		to.Stop = &findings.StopConfig{Flushes: r.flushes(cfg), OnStop: cfg.OnStop, ExitCode: stopExitCode}
 	}

@@ -59,6 +59,7 @@ type Runtime struct {
 	gpu        bool
 	streams    *cuda.StreamPool
 	deviceWork deviceWork
+	faults     faults
 	memory     *cuda.MemoryManager
 	pool       pooled // nil if the backend has none
 	ops        deviceops.Device

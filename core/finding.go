@@ -28,6 +28,7 @@ import (
 //	leak                       a block that was never given back
 //	oom                        no memory on the device for what the budget admitted
 //	sticky-error               an error that lost the device
+//	illegal-access             an access that lost the device, of which the GPU's core dump tells
 //	dropped-recorder           a launch recorder without an end
 //	accounting                 books of the runtime that are wrong
 type FindingKind string
@@ -35,8 +36,8 @@ type FindingKind string
 // Finding is one memory bug that was seen.
 type Finding struct {
 	Kind FindingKind
-	// Source is who saw it: "debugguard", "runtime", "slice" (typed memory) or
-	// "sim-oracle".
+	// Source is who saw it: "debugguard", "runtime", "slice" (typed memory),
+	// "sim-oracle" or "gpu-core-dump".
 	Source string
 	Time   time.Time
 	// Victim is the block that was harmed, as its owner knew it; its

@@ -24,6 +24,7 @@ const (
 	FindingLeak               = "leak"
 	FindingOutOfMemory        = "oom"
 	FindingStickyError        = "sticky-error"
+	FindingIllegalAccess      = "illegal-access"
 	FindingDroppedRecorder    = "dropped-recorder"
 	FindingAccountingMismatch = "accounting"
 )
@@ -34,5 +35,5 @@ var FindingKinds = [...]string{
 	FindingUnderflow, FindingDoubleFree, FindingForeignFree, FindingStaleHandle,
 	FindingMissingFence, FindingUseBeforeAlloc, FindingUndeclaredAccess,
 	FindingUninitializedRead, FindingReuseRace, FindingSealedWrite, FindingStrayWrite, FindingLeak,
-	FindingOutOfMemory, FindingStickyError, FindingDroppedRecorder, FindingAccountingMismatch,
+	FindingOutOfMemory, FindingStickyError, FindingIllegalAccess, FindingDroppedRecorder, FindingAccountingMismatch,
 }

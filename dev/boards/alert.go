@@ -61,7 +61,7 @@ func Alerts() []Alert {
 			Summary:     "Memory is corrupt or may be.",
 			Description: "{{ $value }} of {{ $labels.kind }}. Bytes were changed or read behind their owner's back, or by work that nothing orders. Results since then may be wrong."},
 		{Name: "FencepostFinding", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "recorder",
-			Expr:        findings(`kind!~"` + corrupting + `|double-free|sticky-error|oom"`), // for the last three there are alerts of their own
+			Expr:        findings(`kind!~"` + corrupting + `|double-free|sticky-error|illegal-access|oom"`), // for the last four there are alerts of their own
 			Summary:     "The program misuses memory.",
 			Description: "{{ $value }} of {{ $labels.kind }}. The program misused memory, and was refused or reported before anything was harmed."},
 		{Name: "FencepostDoubleFree", KeepFiring: "15m", Severity: Info, Board: "guard", Scene: "misuse",

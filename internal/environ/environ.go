@@ -34,6 +34,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_RESERVE_PASSES", "ReservePasses", "jobs that may pass one that waits for a larger reservation"},
 	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode"},
 	{"FENCEPOST_GUARD_POLICY", "GuardPolicy", "what follows a finding: report, refuse or stop"},
+	{"FENCEPOST_FAULTS", "Faults", "whether the driver's core dumps name faults of kernels: off or name"},
 	{"FENCEPOST_GUARD_TAGS", "GuardConfig.HuntTags", "tags to hunt, separated by commas"},
 	{"FENCEPOST_INCIDENTS", "Incidents", "the folder for incident files"},
 	{"FENCEPOST_TRACE_LEVEL", "TraceLevel", "what becomes a span: off, launches or operations"},

@@ -25,6 +25,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/gpucore"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -45,6 +46,8 @@ type Config struct {
 	Dumps     *dump.Writer
 	// Stop, if not nil, ends the process upon a finding of [StopKinds] that is proven.
 	Stop *StopConfig
+	// Fault, if not nil, returns what waits for the GPU's core dump, if one has begun, or else nil.
+	Fault func() func(context.Context) (*gpucore.Dump, error)
 	// Stack is the stack that the blocks and streams of a finding are of, or false
 	// until it is built.
 	Stack func() (Stack, bool)
@@ -57,6 +60,7 @@ type Reporter struct {
 	stop       stopper
 	translator oracleTranslator
 	repeats    repeats
+	explaining sync.WaitGroup
 }
 
 var _ core.Listener = (*Reporter)(nil)
@@ -68,7 +72,7 @@ func New(cfg Config) *Reporter {
 
 // Report takes a finding of the guard or the runtime.
 func (r *Reporter) Report(f core.Finding) {
-	if !r.repeats.seenByOracle(f) {
+	if !r.repeats.seenByOracle(f) && !r.explainLater(f) {
 		r.handle(f)
 	}
 }
@@ -107,7 +111,7 @@ func (r *Reporter) handle(f core.Finding) {
 	}
 	if r.cfg.Dumps != nil {
 		why := dump.Finding
-		if f.Kind == names.FindingStickyError {
+		if f.Kind == names.FindingStickyError || f.Kind == names.FindingIllegalAccess {
 			why = dump.StickyError
 		}
 		r.cfg.Dumps.Trigger(why)

@@ -206,7 +206,7 @@ func (s Sources) Reading() Reading {
 // snapshot: of two, the second may know of a loss that the first does not.
 func Degrading(f *telemetry.Findings) (n uint64) {
 	for kind, count := range f.Harmful() {
-		if kind != names.FindingStickyError {
+		if kind != names.FindingStickyError && kind != names.FindingIllegalAccess {
 			n += count
 		}
 	}

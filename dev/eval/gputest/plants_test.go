@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -24,6 +25,9 @@ var plants = map[string]func() int{
 
 // plant commits one bug and returns the exit code.
 func plant(name string) int {
+	if spec, ok := strings.CutPrefix(name, "fault:"); ok {
+		return plantFault(spec)
+	}
 	f, ok := plants[name]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "%s=%s: say uaf, oob, illegal or late\n", plantVariable, name)

@@ -1,0 +1,102 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/faultdump"
+	"github.com/fencepost-gpu/fencepost/internal/gpucore"
+)
+
+// FaultMode is whether faults of kernels are named.
+type FaultMode string
+
+// The modes.
+const (
+	// FaultsOff leaves a fault to the driver, which says that there was one.
+	FaultsOff FaultMode = "off"
+	// FaultsNamed makes the driver dump what the GPU did: see [Config.Faults].
+	FaultsNamed FaultMode = "name"
+)
+
+// faults are the core dumps of a GPU that a runtime takes.
+type faults struct {
+	// state is what [GuardStatus] says.
+	state string
+	watch *faultdump.Watch // nil if none come
+	// dump and err are there when the watch is done.
+	dump *gpucore.Dump
+	err  error
+}
+
+// armFaults asks the driver for core dumps, before the device's context is made.
+func (r *Runtime) armFaults(lib *libcuda.Library, cfg Config) (armed bool) {
+	r.faults.state = string(FaultsOff)
+	hunts := strings.HasPrefix(string(cfg.Guard), string(GuardHunt))
+	if cfg.Faults == FaultsOff || cfg.Faults == "" && !hunts {
+		return false
+	}
+	w, err := faultdump.Open(r.readFault)
+	if err == nil {
+		if err = lib.ArmDump(cfg.Ordinal, w.Path()); err != nil {
+			err = errors.Join(err, w.Close(context.Background()))
+		}
+	}
+	if err != nil {
+		r.faults.state = "not armed: " + err.Error()
+		if cfg.Faults != "" {
+			slog.Warn("faults of kernels are not named", "error", err)
+		}
+		return false
+	}
+	r.faults.state, r.faults.watch = "armed", w
+	r.onClose(func(ctx context.Context) error { return errors.Join(lib.DisarmDump(), w.Close(ctx)) })
+	return true
+}
+
+// openArmed opens the GPU.
+func (r *Runtime) openArmed(lib *libcuda.Library, cfg Config) (driver.Driver, error) {
+	armed := r.armFaults(lib, cfg)
+	device, err := lib.Open(cfg.Ordinal)
+	if err == nil && armed {
+		if err = device.WatchFaults(r.faults.watch.Begun); err != nil {
+			err = errors.Join(err, device.Close())
+		}
+	}
+	if err != nil {
+		return nil, broken(err)
+	}
+	return device, nil
+}
+
+// readFault reads the dump of the first fault. The device is lost from its first byte on.
+func (r *Runtime) readFault(from io.Reader) {
+	if r.built.Load() {
+		err := driver.NewError("kernel", driver.LaunchFailed)
+		err.Detail = "the driver is writing down what the device did when it faulted"
+		r.core.ReportSticky("kernel", err)
+	}
+	r.faults.dump, r.faults.err = gpucore.Read(from)
+}
+
+// faultDump returns what waits for a dump that has begun, or nil.
+func (r *Runtime) faultDump() func(context.Context) (*gpucore.Dump, error) {
+	w := r.faults.watch
+	if w == nil || !w.Begun() {
+		return nil
+	}
+	return func(ctx context.Context) (*gpucore.Dump, error) {
+		select {
+		case <-w.Done():
+			return r.faults.dump, r.faults.err
+		case <-ctx.Done():
+			return nil, fmt.Errorf("its core dump is not at its end: %w", ctx.Err())
+		}
+	}
+}

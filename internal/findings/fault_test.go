@@ -1,0 +1,149 @@
+package findings
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/gpucore"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+const (
+	illegal = gpucore.Exception(14)
+	trap    = gpucore.Exception(4)
+)
+
+func params(ptrs ...uint64) (b []byte) {
+	for _, p := range ptrs {
+		b = binary.LittleEndian.AppendUint64(b, p)
+	}
+	return b
+}
+
+// What a dump says is put into the words of the runtime, and what it does not say is not guessed.
+func TestAFaultIsExplained(t *testing.T) {
+	ctx := t.Context()
+	s := teststack.Open(t, teststack.Config{Pool: &cuda.PoolConfig{}, Async: cuda.AsyncConfig{ReapInterval: -1}})
+	o := &oracleTranslator{stack: func() (Stack, bool) { return Stack{Base: s.Backend}, true }}
+	block := func(tag core.Tag) core.Block {
+		b, err := s.Runtime.Allocate(ctx, core.Request{Bytes: 4096, Tag: tag})
+		must.Do(t, err)
+		return b
+	}
+	out, victim := block("out"), block("victim")
+	freed, err := s.Runtime.Deallocate(ctx, victim.ID)
+	must.Do(t, err)
+	freed.State = core.Freed
+	o.remember(freed)
+	defer func() {
+		_, err := s.Runtime.Deallocate(ctx, out.ID)
+		must.Do(t, err)
+	}()
+	launch := func(id uint64, name string, tag core.Tag) core.UseRecord {
+		return core.UseRecord{LaunchID: id, Launch: name, Tags: [4]core.Tag{tag}}
+	}
+	honest, planted := launch(1, "honest", "other"), launch(2, "merge", "out")
+	grid := gpucore.Grid{Kernel: "reader", Params: params(out.ID.Ptr, victim.ID.Ptr+64, 7)}
+	read := func(at uint64) gpucore.Access {
+		return gpucore.Access{Kind: gpucore.AccessRead, Bytes: 4, Known: true, Address: at}
+	}
+	beside := grid
+	beside.Params = params(out.ID.Ptr, out.ID.Ptr+4096+1<<20)
+	unknown := gpucore.Access{Kind: gpucore.AccessWrite, Why: "its registers are gone"}
+	for name, c := range map[string]struct {
+		inFlight []core.UseRecord
+		fault    gpucore.Fault
+		kind     core.FindingKind
+		suspects string
+		victim   core.Tag
+		says     string
+	}{
+		"in a freed block": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(victim.ID.Ptr + 64)},
+			names.FindingIllegalAccess, "merge", "victim", `launch 2 "merge" read 4 bytes at`},
+		"behind a block": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(out.ID.Ptr + 4096 + 1<<20)},
+			names.FindingIllegalAccess, "merge", "out", "1048576 bytes behind the end of block"},
+		"nowhere": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8)},
+			names.FindingIllegalAccess, "merge", "", "never had memory"},
+		"at an address that is not known": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: unknown},
+			names.FindingIllegalAccess, "merge", "victim", "not known (its registers are gone)"},
+		"at an address that is not known, of a kernel that was given one beside a block": {[]core.UseRecord{honest, planted},
+			gpucore.Fault{Kernel: "reader", Grid: 1, Exception: illegal, Access: unknown}, names.FindingIllegalAccess, "merge", "out", "is 1048576 bytes behind the end of block"},
+		"of one of two launches alike": {[]core.UseRecord{honest, launch(3, "merge", "out"), planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8)},
+			names.FindingIllegalAccess, "merge merge honest", "", "one of 2 launches"},
+		"of a grid that is over, by the kernel's name": {[]core.UseRecord{honest, launch(4, "reader", "")}, gpucore.Fault{Kernel: "reader", Grid: -1, Exception: illegal, Access: unknown},
+			names.FindingIllegalAccess, "reader", "", `launch 4 "reader"`},
+		"of a grid that is over": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Grid: -1, Exception: illegal, Access: unknown},
+			names.FindingIllegalAccess, "honest merge", "", "do not tell the launch"},
+		"that is no access": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: trap},
+			names.FindingStickyError, "merge", "", `kernel "reader" of launch 2`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lost := core.Finding{Kind: names.FindingStickyError, Text: "the device is lost", Suspects: c.inFlight}
+			f := o.explain(lost, &gpucore.Dump{Grids: []gpucore.Grid{grid, beside}, Faults: []gpucore.Fault{c.fault}}, Stack{Base: s.Backend})
+			var suspects []string
+			for _, u := range f.Suspects {
+				suspects = append(suspects, u.Launch)
+			}
+			if f.Kind != c.kind || strings.Join(suspects, " ") != c.suspects || f.Victim.Tag != c.victim {
+				t.Errorf("it is %s by %q of %q", f.Kind, suspects, f.Victim.Tag)
+			}
+			if !strings.Contains(f.Text, c.says) || !strings.Contains(f.Text, lost.Text) {
+				t.Errorf("it says %s", f.Text)
+			}
+			t.Log(f.Text)
+		})
+	}
+	if f := o.explain(core.Finding{Kind: names.FindingStickyError}, &gpucore.Dump{}, Stack{}); f.Kind != names.FindingStickyError {
+		t.Errorf("an empty dump makes a %s", f.Kind)
+	}
+}
+
+// A lost device is told of when its dump is read, at once if none has begun, and also if it cannot be read.
+func TestALostDeviceIsToldOfWhenItsDumpIsRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		begun bool
+		err   error
+		kind  core.FindingKind
+	}{
+		"read":   {true, nil, names.FindingIllegalAccess},
+		"broken": {true, errors.New("damaged"), names.FindingStickyError},
+		"none":   {false, nil, names.FindingStickyError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told, dumped := make(chan core.Finding, 1), make(chan struct{})
+			r := New(Config{Collection: telemetry.NewFindings(telemetry.FindingsConfig{}), LookAtHealth: func() {}, OnFinding: func(f core.Finding) { told <- f },
+				Stack: func() (Stack, bool) { return Stack{}, false },
+				Fault: func() func(context.Context) (*gpucore.Dump, error) {
+					if !c.begun {
+						return nil
+					}
+					return func(context.Context) (*gpucore.Dump, error) {
+						<-dumped
+						return &gpucore.Dump{Faults: []gpucore.Fault{{Grid: -1, Exception: illegal}}}, c.err
+					}
+				}})
+			r.Report(core.Finding{Kind: names.FindingStickyError, Text: "lost"})
+			if c.begun {
+				select {
+				case f := <-told:
+					t.Errorf("before the dump was read it is told: %v", f)
+				case <-time.After(time.Millisecond):
+				}
+			}
+			close(dumped)
+			must.Do(t, r.Wait(t.Context()))
+			if f := <-told; f.Kind != c.kind {
+				t.Errorf("told is %v", f)
+			}
+		})
+	}
+}
