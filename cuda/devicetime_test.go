@@ -577,18 +577,18 @@ func TestALongLaunchIsPlaced(t *testing.T) {
 // A kernel begins some time behind the event in front of it and the host's call, and ends before the event behind it. It does not
 // begin behind its end, and no time goes back.
 func TestAKernelIsBetweenTheEventsAroundIt(t *testing.T) {
-	const µs = time.Microsecond
+	const us = time.Microsecond
 	for _, c := range []struct {
 		lags                driver.LaunchLags
 		took, begins, takes time.Duration
 	}{
-		{driver.LaunchLags{Begin: 5 * µs}, 1000 * µs, 5 * µs, 995 * µs},
-		{driver.LaunchLags{Begin: 5 * µs}, 3 * µs, 3 * µs, 0},
-		{driver.LaunchLags{Begin: 5 * µs}, -µs, 0, 0},
-		{driver.LaunchLags{Begin: 5 * µs, Call: 8 * µs, End: 2 * µs}, 1000 * µs, 8 * µs, 990 * µs},
-		{driver.LaunchLags{Begin: 5 * µs, Call: 3 * µs, End: 2 * µs}, 1000 * µs, 5 * µs, 993 * µs},
-		{driver.LaunchLags{Begin: 5 * µs, End: 2 * µs}, 6 * µs, 4 * µs, 0},
-		{driver.LaunchLags{Begin: 5 * µs, End: 2 * µs}, µs, 0, 0},
+		{driver.LaunchLags{Begin: 5 * us}, 1000 * us, 5 * us, 995 * us},
+		{driver.LaunchLags{Begin: 5 * us}, 3 * us, 3 * us, 0},
+		{driver.LaunchLags{Begin: 5 * us}, -us, 0, 0},
+		{driver.LaunchLags{Begin: 5 * us, Call: 8 * us, End: 2 * us}, 1000 * us, 8 * us, 990 * us},
+		{driver.LaunchLags{Begin: 5 * us, Call: 3 * us, End: 2 * us}, 1000 * us, 5 * us, 993 * us},
+		{driver.LaunchLags{Begin: 5 * us, End: 2 * us}, 6 * us, 4 * us, 0},
+		{driver.LaunchLags{Begin: 5 * us, End: 2 * us}, us, 0, 0},
 	} {
 		b := newHeldBenchOf(t, c.lags)
 		b.launch()

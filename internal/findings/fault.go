@@ -79,18 +79,21 @@ func (o *oracleTranslator) explain(lost core.Finding, d *gpucore.Dump, stack Sta
 	case 0:
 		text.WriteString(", of which its parameters do not tell the launch,")
 	default:
-		f.Suspects = append(culprits, slices.DeleteFunc(slices.Clone(lost.Suspects), func(u core.UseRecord) bool {
+		f.Suspects = slices.Concat(culprits, slices.DeleteFunc(slices.Clone(lost.Suspects), func(u core.UseRecord) bool {
 			return slices.ContainsFunc(culprits, func(c core.UseRecord) bool { return c.LaunchID == u.LaunchID })
-		})...)
+		}))
 		fmt.Fprintf(&text, ", of one of %d launches,", len(culprits))
 	}
+	thread := fault.Thread
 	if addresses(fault.Exception) {
 		f.Kind = names.FindingIllegalAccess
-		o.access(&f, &text, &fault.Access, params, stack)
+		if lane := o.access(&f, &text, &fault.Access, params, stack); lane != nil {
+			thread = lane.Thread
+		}
 	}
 	fmt.Fprintf(&text, ": %s at %s+%#x", fault.Exception, cmp.Or(fault.Function, "pc"), cmp.Or(fault.Offset, fault.PC))
 	if grid != nil {
-		fmt.Fprintf(&text, ", block %v, thread %v", fault.Block, fault.Thread)
+		fmt.Fprintf(&text, ", block %v, thread %v", fault.Block, thread)
 	}
 	if more := len(d.Faults) + d.MoreFaults - 1; more > 0 {
 		fmt.Fprintf(&text, ", and %d more warps", more)
@@ -188,8 +191,8 @@ func culprits(inFlight []core.UseRecord, kernel string, params []parameter) []co
 	return list
 }
 
-// access says what was accessed, and whose memory that is.
-func (o *oracleTranslator) access(f *core.Finding, text *strings.Builder, a *gpucore.Access, params []parameter, stack Stack) {
+// access says what was accessed, and whose memory that is. The lane that it returns did it, nil if that is not known.
+func (o *oracleTranslator) access(f *core.Finding, text *strings.Builder, a *gpucore.Access, params []parameter, stack Stack) *gpucore.Lane {
 	did := "accessed"
 	switch a.Kind {
 	case gpucore.AccessRead:
@@ -200,27 +203,55 @@ func (o *oracleTranslator) access(f *core.Finding, text *strings.Builder, a *gpu
 		did = "read and wrote"
 	}
 	if a.Known {
-		fmt.Fprintf(text, " %s %d bytes at %#x,", did, a.Bytes, a.Address)
-		b := o.holder(stack, a.Address)
-		if b.ID.Generation == 0 {
-			b = o.nearest(stack, a.Address)
+		fmt.Fprintf(text, " %s %d bytes", did, a.Bytes)
+		lane, of := o.culprit(a.Lanes, stack)
+		switch {
+		case lane != nil && of.Victim.ID.Generation != 0:
+			fmt.Fprintf(text, " at %#x,", lane.Address)
+			harmed(f, text, of, lane.Address)
+		case lane != nil:
+			fmt.Fprintf(text, " at %#x, where the runtime never had memory", lane.Address)
+		default:
+			fmt.Fprintf(text, " from %#x to %#x, of which it is not known what was not there", a.Lowest, a.Highest+uint64(a.Bytes))
 		}
-		if b.ID.Generation == 0 {
-			text.WriteString(" where the runtime never had memory")
-			return
-		}
-		known, _ := stack.owned(b)
-		harmed(f, text, known, a.Address)
-		return
+		return lane
 	}
 	fmt.Fprintf(text, " %s an address that is not known (%s)", did, a.Why)
 	for _, p := range params {
 		if p.beside || p.block.Victim.State != core.Live {
 			fmt.Fprintf(text, "; its parameter %#x is", p.ptr)
 			harmed(f, text, p.block, p.ptr)
-			return
+			return nil
 		}
 	}
+	return nil
+}
+
+// culprit is the lane of a warp whose access cannot have been of memory that is there: the first in a block that was freed, or else
+// beside one. Of those elsewhere, where others may have memory, only a single one is.
+func (o *oracleTranslator) culprit(lanes []gpucore.Lane, stack Stack) (lane *gpucore.Lane, of core.Finding) {
+	var beside, elsewhere []*gpucore.Lane
+	for i := range lanes {
+		l := &lanes[i]
+		switch b := o.holder(stack, l.Address); {
+		case b.ID.Generation == 0 && o.nearest(stack, l.Address).ID.Generation != 0:
+			beside = append(beside, l)
+		case b.ID.Generation == 0:
+			elsewhere = append(elsewhere, l)
+		default:
+			if known, _ := stack.owned(b); known.Victim.State != core.Live {
+				return l, known
+			}
+		}
+	}
+	switch {
+	case len(beside) > 0:
+		known, _ := stack.owned(o.nearest(stack, beside[0].Address))
+		return beside[0], known
+	case len(elsewhere) == 1:
+		return elsewhere[0], core.Finding{}
+	}
+	return nil, core.Finding{}
 }
 
 // harmed says where an address lies of the block that it harms.

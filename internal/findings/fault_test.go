@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,8 +54,12 @@ func TestAFaultIsExplained(t *testing.T) {
 	}
 	honest, planted := launch(1, "honest", "other"), launch(2, "merge", "out")
 	grid := gpucore.Grid{Kernel: "reader", Params: params(out.ID.Ptr, victim.ID.Ptr+64, 7)}
-	read := func(at uint64) gpucore.Access {
-		return gpucore.Access{Kind: gpucore.AccessRead, Bytes: 4, Known: true, Address: at}
+	read := func(at ...uint64) gpucore.Access {
+		a := gpucore.Access{Kind: gpucore.AccessRead, Bytes: 4, Known: true, Address: at[0], Lowest: slices.Min(at), Highest: slices.Max(at)}
+		for i, ptr := range at {
+			a.Lanes = append(a.Lanes, gpucore.Lane{Thread: [3]uint32{uint32(i)}, Address: ptr})
+		}
+		return a
 	}
 	beside := grid
 	beside.Params = params(out.ID.Ptr, out.ID.Ptr+4096+1<<20)
@@ -73,12 +78,16 @@ func TestAFaultIsExplained(t *testing.T) {
 			names.FindingIllegalAccess, "merge", "out", "1048576 bytes behind the end of block"},
 		"nowhere": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8)},
 			names.FindingIllegalAccess, "merge", "", "never had memory"},
+		"of one thread of many": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(out.ID.Ptr, out.ID.Ptr+4, victim.ID.Ptr+8)},
+			names.FindingIllegalAccess, "merge", "victim", "8 bytes into block"},
+		"of threads that reach where others may have memory": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8, out.ID.Ptr, 16)},
+			names.FindingIllegalAccess, "merge", "", "it is not known what was not there"},
 		"at an address that is not known": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: unknown},
 			names.FindingIllegalAccess, "merge", "victim", "not known (its registers are gone)"},
 		"at an address that is not known, of a kernel that was given one beside a block": {[]core.UseRecord{honest, planted},
 			gpucore.Fault{Kernel: "reader", Grid: 1, Exception: illegal, Access: unknown}, names.FindingIllegalAccess, "merge", "out", "is 1048576 bytes behind the end of block"},
-		"of one of two launches alike": {[]core.UseRecord{honest, launch(3, "merge", "out"), planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8)},
-			names.FindingIllegalAccess, "merge merge honest", "", "one of 2 launches"},
+		"of one of two launches alike": {[]core.UseRecord{honest, planted, launch(3, "again", "out")}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8)},
+			names.FindingIllegalAccess, "merge again honest", "", "one of 2 launches"},
 		"of a grid that is over, by the kernel's name": {[]core.UseRecord{honest, launch(4, "reader", "")}, gpucore.Fault{Kernel: "reader", Grid: -1, Exception: illegal, Access: unknown},
 			names.FindingIllegalAccess, "reader", "", `launch 4 "reader"`},
 		"of a grid that is over": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Grid: -1, Exception: illegal, Access: unknown},
