@@ -56,7 +56,7 @@ func (p *parser) access(f *Fault, at *function, w *warp, params constants, sm in
 		if !c.all[c.fault].holds(l.preds) {
 			continue
 		}
-		r := &replay{c: c, next: int(next), lane: l, uregs: w.uregs, params: params}
+		r := &replay{c: c, next: int(next), lane: l, uregs: w.uregs, params: params, block: f.Block}
 		address, ok := r.pair(m.base, c.fault)
 		if ok && m.uniform >= 0 {
 			var u uint64

@@ -94,6 +94,7 @@ func TestADumpSaysWhichAddressesTheFaultingInstructionAccessed(t *testing.T) {
 		"f_atom":     {kernel: "f_atom", kind: AccessAtomic, bytes: 4, sms: 1, lowest: a, highest: a + 31*12, lanes: 32},
 		"merge":      {kernel: "merge", kind: AccessRead, bytes: 4, sms: 4, block: [3]uint32{2}, why: "overwritten"},
 		"f_loopr":    {kernel: "f_loopr", kind: AccessRead, bytes: 4, sms: 1, why: "overwritten"},
+		"f_two":      {kernel: "f_two", kind: AccessRead, bytes: 4, sms: 2, lowest: a + 256, highest: a + 256 + 31*4, lanes: 32},
 		"f_cpa":      {kernel: "f_cpa", kind: AccessRead, bytes: 16, sms: 1, lowest: a, highest: a + 31*16, lanes: 32},
 		"f_gen":      {kernel: "f_gen", kind: AccessWrite, bytes: 4, sms: 1, lowest: a + 20, highest: a + 20 + 31*4, lanes: 32},
 		"f_half":     {kernel: "f_half", kind: AccessWrite, bytes: 4, sms: 1, lowest: a, highest: a + 11*4, lanes: 12, thread: [3]uint32{20}},

@@ -3,13 +3,15 @@ package gpucore
 // replay computes what a lane's registers held at an instruction before the one where
 // the lane stands. A register that nothing has written since still holds it. Loads
 // often write over their own address; then the instructions that made the address are
-// computed again, from registers that are still there and from the parameters.
+// computed again, from registers that are still there, the parameters and the indices of
+// thread and block.
 type replay struct {
 	c      *code
 	next   int // where the lane stands
 	lane   *lane
 	uregs  []uint32
 	params constants
+	block  [3]uint32
 	steps  int // bounds the work
 }
 
@@ -141,6 +143,14 @@ func (r *replay) result(i int) (value uint64, wide, ok bool) {
 		}
 		value, ok = r.operand(in, form, i, false)
 		return value, false, ok
+	case opS2R: // a special register: an index of the thread or the block
+		switch n := in.bits(72, 8); {
+		case n >= 0x21 && n <= 0x23:
+			return uint64(r.lane.thread[n-0x21]), false, true
+		case n >= 0x25 && n <= 0x27:
+			return uint64(r.block[n-0x25]), false, true
+		}
+		return 0, false, false
 	case opLDC:
 		if form != 5 || in.bits(24, 8) != noRegister || mods != 0x800 && mods != 0xa00 {
 			return 0, false, false

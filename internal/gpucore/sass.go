@@ -43,6 +43,7 @@ func (i instruction) signed(first, n uint) int64 {
 // The operations that are told apart.
 const (
 	opMOV      = 0x002
+	opS2R      = 0x119
 	opIMAD     = 0x024
 	opIMADWide = 0x025
 	opULDC     = 0x0b9
@@ -213,7 +214,7 @@ type effect struct {
 	first, count uint8 // registers
 	predicates   bool
 	uniform      bool
-	anything     bool // all of it, and what runs next
+	anything     bool // all of it, or what runs next
 }
 
 // effectOf says what an instruction may change at most.
@@ -222,9 +223,11 @@ func effectOf(i instruction, sm int) effect {
 	switch op := i.op(); op {
 	case 0x118, opDEPBAR, 0x11d, opBSSY, opYIELD, opST, opSTG, opSTG256, 0x187, 0x188, opRED, opREDF, 0x18f, 0x192, 0x19d, 0x1ab, 0x1af, opLDGSTS:
 		return effect{} // stores, fences and the like
+	case opBRA:
+		return effect{} // who stands behind it, and where no branch leads to, did not take it
 	case opEXIT:
 		return effect{anything: !i.guarded()} // who is still there has not left
-	case 0x016, 0x020, 0x021, 0x023, opIMAD, 0x027, 0x030, 0x031, 0x036, 0x045, 0x105, 0x106, 0x108, 0x109, 0x119:
+	case 0x016, 0x020, 0x021, 0x023, opIMAD, 0x027, 0x030, 0x031, 0x036, 0x045, 0x105, 0x106, 0x108, 0x109, opS2R:
 		return effect{first: first, count: 1}
 	case opMOV, 0x005, 0x007, 0x019, 0x029, 0x02b, 0x035, 0x110, 0x111:
 		return effect{first: first, count: 2}

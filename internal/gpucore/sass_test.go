@@ -280,8 +280,9 @@ func value(o string, wide bool) (uint64, bool) {
 func pattern(n int) uint32 { return uint32(n+1) * 2654435761 }
 
 func TestRegistersAreComputedAgainAsNVIDIAPrintsTheInstructions(t *testing.T) {
-	l := &lane{preds: make([]uint32, 8)}
-	r := &replay{lane: l, params: constants{at: 0x160}}
+	l := &lane{preds: make([]uint32, 8), thread: [3]uint32{1, 2, 3}}
+	r := &replay{lane: l, params: constants{at: 0x160}, block: [3]uint32{4, 5, 6}}
+	special := map[string]uint64{"SR_TID.X": 1, "SR_TID.Y": 2, "SR_TID.Z": 3, "SR_CTAID.X": 4, "SR_CTAID.Y": 5, "SR_CTAID.Z": 6}
 	for i := range 256 {
 		l.regs = append(l.regs, pattern(i))
 		r.uregs = append(r.uregs, pattern(i+1000))
@@ -313,6 +314,8 @@ func TestRegistersAreComputedAgainAsNVIDIAPrintsTheInstructions(t *testing.T) {
 		case "MOV", "LDC":
 			want = operand(1, false)
 			known = known && len(p.operands) == 2
+		case "S2R":
+			want, known = special[p.operands[1]]
 		case "LDC.64":
 			want = operand(1, true)
 		case "IMAD", "IMAD.MOV.U32", "IMAD.MOV", "IMAD.IADD", "IMAD.SHL.U32", "IMAD.SHL", "IMAD.U32":
@@ -331,7 +334,7 @@ func TestRegistersAreComputedAgainAsNVIDIAPrintsTheInstructions(t *testing.T) {
 		computed[name]++
 	})
 	t.Log(computed)
-	if computed["IMAD.WIDE"] < 20 || computed["IMAD.WIDE.U32"] < 20 || computed["LDC.64"] < 4 || computed["MOV"] < 10 {
+	if computed["IMAD.WIDE"] < 20 || computed["IMAD.WIDE.U32"] < 20 || computed["LDC.64"] < 4 || computed["MOV"] < 10 || computed["S2R"] < 14 {
 		t.Error(computed)
 	}
 }
