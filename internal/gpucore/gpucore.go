@@ -46,7 +46,7 @@ type Device struct {
 	PCIDev uint32 // the device of its PCI address
 }
 
-// Grid is one launch of a kernel.
+// Grid is one launch of a kernel that had not ended.
 type Grid struct {
 	ID     uint64 // the driver's number of the launch in its context
 	Device int    // a [Device.Index]
@@ -77,7 +77,7 @@ type Fault struct {
 	Exception Exception
 	// Block and Thread are the indices x, y, z of the first lane that made the
 	// access, or if that is not known of the first lane with the exception. They are
-	// zero if the warp has ended (Grid is -1).
+	// zero if the warp has ended.
 	Block, Thread [3]uint32
 	// PC is the address of the instruction that faulted, zero if not known.
 	PC uint64
@@ -93,8 +93,9 @@ type Access struct {
 	Bytes uint32
 	// Known says whether the addresses are known.
 	Known bool
-	// Address is where the first lane's access begins; Lowest and Highest are those
-	// of the lanes with the lowest and the highest. All are zero unless Known.
+	// Address is where the first lane's access begins; Lowest and Highest are the
+	// lowest and the highest of all lanes. All are zero unless Known. Through a generic
+	// pointer it may be an address of the windows for shared and local memory.
 	Address, Lowest, Highest uint64
 	// Lanes are the lanes that made the access, nil unless Known.
 	Lanes []Lane
