@@ -45,15 +45,15 @@ func witnessedKernels(t *testing.T, name string, since int64) (all []witnessed) 
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		var k witnessed
-		var stream, cupti, real, between uint64
+		var stream, cupti, host, between uint64
 		var began, done uint64
 		var of string
 		switch line := lines.Text(); {
 		case strings.HasPrefix(line, "dropped "):
 			t.Fatal("CUPTI has dropped records")
 		case strings.HasPrefix(line, "clock "):
-			_, err = fmt.Sscanf(line, "clock %d %d %d", &cupti, &real, &between)
-			ahead, apart = append(ahead, float64(int64(cupti-real))), append(apart, float64(between))
+			_, err = fmt.Sscanf(line, "clock %d %d %d", &cupti, &host, &between)
+			ahead, apart = append(ahead, float64(int64(cupti-host))), append(apart, float64(between))
 		case strings.HasPrefix(line, "kernel "):
 			_, err = fmt.Sscanf(line, "kernel %d %d %d %d %s", &k.launch, &stream, &began, &done, &of)
 			if k.began, k.done = float64(int64(began)-since), float64(int64(done)-since); of == name {
@@ -104,7 +104,7 @@ func apart(t *testing.T, what string, all []clockedLaunch, of func(*clockedLaunc
 func againstCUPTI(t *testing.T, all []clockedLaunch) {
 	t.Helper()
 	apart(t, "span less CUPTI", all, func(l *clockedLaunch) (float64, float64, float64, float64) {
-		return l.spanBegan, l.spanDone, l.witnessed.began, l.done
+		return l.spanBegan, l.spanDone, l.began, l.done
 	})
 	var ahead []float64
 	for i := range all {
@@ -113,6 +113,6 @@ func againstCUPTI(t *testing.T, all []clockedLaunch) {
 	slices.Sort(ahead)
 	offset := ahead[len(ahead)/2]
 	apart(t, "CUPTI less kernel", all, func(l *clockedLaunch) (float64, float64, float64, float64) {
-		return l.witnessed.began, l.done, l.kernelBegan + offset, l.kernelDone + offset
+		return l.began, l.done, l.kernelBegan + offset, l.kernelDone + offset
 	})
 }

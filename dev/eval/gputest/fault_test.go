@@ -82,7 +82,8 @@ func fault(kind string, blocks int) (report faultReport, err error) {
 	}
 	for _, tag := range []core.Tag{"honest.a", "honest.b", "planted.out"} {
 		l, e := rt.Streams().Acquire(ctx, tag)
-		if err = errors.Join(err, e); err != nil {
+		err = errors.Join(err, e)
+		if err != nil {
 			return report, err
 		}
 		leases, out = append(leases, l), append(out, alloc(l, tag))
@@ -95,7 +96,8 @@ func fault(kind string, blocks int) (report faultReport, err error) {
 			return write.Enqueue(on.Handle(), grid(words), driver.Ptr(b.ID.Ptr), driver.U64(uint64(words)), driver.U64(1))
 		})
 	}
-	if err = errors.Join(err, writes(planted, victim), rt.Streams().Synchronize(ctx, planted.ID())); err != nil {
+	err = errors.Join(err, writes(planted, victim), rt.Streams().Synchronize(ctx, planted.ID()))
+	if err != nil {
 		return report, err
 	}
 	report.Ptr, report.Accessed = victim.ID.Ptr, victim.ID.Ptr
