@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
@@ -45,6 +46,9 @@ func TestAFaultIsNamedByItsDump(t *testing.T) {
 	must.Do(t, err)
 	_, err = io.CopyN(pipe, dump, 100)
 	must.Do(t, err)
+	for rt.Health().State != names.HealthPoisoned { // though nothing calls
+		time.Sleep(time.Millisecond)
+	}
 	if err := rt.Streams().Synchronize(t.Context(), core.DefaultStream); !errors.Is(err, core.ErrSticky) {
 		t.Errorf("while a dump is under way a stream is done: %v", err)
 	}
@@ -75,6 +79,7 @@ func TestFaultsAreNamedWhereThatIsAskedForAndCanBe(t *testing.T) {
 	}{
 		"by default":          {fencepost.Config{Guard: "ledger"}, "", "off"},
 		"in a hunt":           {fencepost.Config{Guard: "hunt:bisect"}, "", "armed"},
+		"in another hunt":     {fencepost.Config{Guard: "hunt"}, "", "armed"},
 		"in a hunt, switched": {fencepost.Config{Guard: "hunt", Faults: fencepost.FaultsOff}, "", "off"},
 		"taken by others":     {fencepost.Config{Guard: "ledger", Faults: fencepost.FaultsNamed}, "1", "not armed: CUDA_ENABLE_COREDUMP_ON_EXCEPTION"},
 	} {

@@ -111,6 +111,24 @@ func TestACloseDoesNotWaitForEver(t *testing.T) {
 	must.Do(t, w.Close(ctx))
 }
 
+func TestACloseWaitsForADumpUnderWay(t *testing.T) {
+	w := open(t, func(r io.Reader) { _, _ = io.Copy(io.Discard, r) })
+	f, err := os.OpenFile(w.Path(), os.O_WRONLY, 0)
+	must.Do(t, err)
+	_, err = f.WriteString("half of a du")
+	must.Do(t, err)
+	closed := make(chan error)
+	go func() { closed <- w.Close(context.Background()) }()
+	select {
+	case <-closed:
+		t.Error("it did not wait")
+	case <-time.After(10 * time.Millisecond):
+		_, err = f.WriteString("mp")
+		must.Do(t, errors.Join(err, f.Close()))
+		must.Do(t, <-closed)
+	}
+}
+
 func TestOnlyThisUserCanReach(t *testing.T) {
 	w := open(t, func(io.Reader) {})
 	for path, want := range map[string]os.FileMode{filepath.Dir(w.Path()): 0o700 | os.ModeDir, w.Path(): 0o600 | os.ModeNamedPipe} {

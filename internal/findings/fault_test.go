@@ -79,7 +79,9 @@ func TestAFaultIsExplained(t *testing.T) {
 		"nowhere": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8)},
 			names.FindingIllegalAccess, "merge", "", "never had memory"},
 		"of one thread of many": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(out.ID.Ptr, out.ID.Ptr+4, victim.ID.Ptr+8)},
-			names.FindingIllegalAccess, "merge", "victim", "8 bytes into block"},
+			names.FindingIllegalAccess, "merge", "victim", "thread [2 0 0]"},
+		"before a block": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(out.ID.Ptr - 64)},
+			names.FindingIllegalAccess, "merge", "out", "64 bytes before block"},
 		"of threads that reach where others may have memory": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8, out.ID.Ptr, 16)},
 			names.FindingIllegalAccess, "merge", "", "it is not known what was not there"},
 		"at an address that is not known": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: unknown},
@@ -108,11 +110,30 @@ func TestAFaultIsExplained(t *testing.T) {
 			if !strings.Contains(f.Text, c.says) || !strings.Contains(f.Text, lost.Text) {
 				t.Errorf("it says %s", f.Text)
 			}
+			if len(f.Suspects) == 1 && f.Kind == names.FindingIllegalAccess && f.Suspects[0].Access != accessOf(c.fault.Access.Kind) {
+				t.Errorf("the suspect's access is %v", f.Suspects[0].Access)
+			}
 			t.Log(f.Text)
 		})
 	}
 	if f := o.explain(core.Finding{Kind: names.FindingStickyError}, &gpucore.Dump{}, Stack{}); f.Kind != names.FindingStickyError {
 		t.Errorf("an empty dump makes a %s", f.Kind)
+	}
+}
+
+// Of launches whose blocks have the same tags the one is it that used the block which the kernel was given.
+func TestTheLaunchOfAFaultIsTheOneThatUsedTheBlocks(t *testing.T) {
+	inFlight := []core.UseRecord{{LaunchID: 1, Tags: [4]core.Tag{"x"}}, {LaunchID: 2, Tags: [4]core.Tag{"x"}}, {LaunchID: 3, Tags: [4]core.Tag{"y"}}}
+	of := func(tag core.Tag, launch uint64) core.Finding {
+		return core.Finding{Victim: core.Block{Tag: tag}, Uses: []core.UseRecord{{LaunchID: launch}}}
+	}
+	list := culprits(inFlight, "k", []parameter{{block: of("x", 2)}, {block: of("y", 3), beside: true}, {block: of("y", 3), beside: true}})
+	if len(list) != 1 || list[0].LaunchID != 2 {
+		t.Errorf("it is %v", list)
+	}
+	faults := []gpucore.Fault{{Grid: -1, SM: 1}, {Grid: -1, SM: 2}, {Grid: 0, SM: 3}, {Grid: 0, SM: 4, Access: gpucore.Access{Known: true}}, {Grid: 0, SM: 5}}
+	if got := clearest(faults).SM; got != 4 {
+		t.Errorf("the clearest is that of multiprocessor %d", got)
 	}
 }
 
@@ -140,6 +161,10 @@ func TestALostDeviceIsToldOfWhenItsDumpIsRead(t *testing.T) {
 						return &gpucore.Dump{Faults: []gpucore.Fault{{Grid: -1, Exception: illegal}}}, c.err
 					}
 				}})
+			r.Report(core.Finding{Kind: names.FindingLeak}) // waits for nothing
+			if f := <-told; f.Kind != names.FindingLeak {
+				t.Errorf("a leak is told as %v", f)
+			}
 			r.Report(core.Finding{Kind: names.FindingStickyError, Text: "lost"})
 			if c.begun {
 				select {
