@@ -25,8 +25,8 @@ const (
 	dumpLight = dumpSkipsImages | dumpSkipsGlobal | dumpSkipsShared | dumpSkipsLocal | dumpSkipsConstant | dumpSkipsAbort
 )
 
-// dumpVersion is the first driver that has the flags.
-const dumpVersion = 12050
+// DumpVersion is the oldest driver that writes core dumps without memory, as [Library.Version] says it: CUDA 12.5.
+const DumpVersion = 12050
 
 // ErrDumpsTaken is the error for a process whose core dumps somebody else has asked for.
 var ErrDumpsTaken = errors.New("GPU core dumps were asked for by others already, and are left as they are")
@@ -38,7 +38,7 @@ var ErrDumpsTaken = errors.New("GPU core dumps were asked for by others already,
 // was not done. The setting is the process's, for contexts that are made from now on, until [Library.DisarmDump].
 // Errors are [ErrDumpsTaken], [errors.ErrUnsupported] and the driver's. It needs a driver of CUDA 12.5.
 func (l *Library) ArmDump(ordinal int, file string) error {
-	if l.version < dumpVersion {
+	if l.version < DumpVersion {
 		return unsupported(cuCoredumpSetAttributeGlobal, "GPU core dumps without memory need a driver of CUDA 12.5 or later, this one is of CUDA "+versionText(l.version))
 	}
 	if err := l.needs(cuCoredumpGetAttributeGlobal, cuCoredumpSetAttributeGlobal, cuDevicePrimaryCtxGetState); err != nil {

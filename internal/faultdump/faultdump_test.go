@@ -120,8 +120,8 @@ func TestACloseWaitsForADumpUnderWay(t *testing.T) {
 	closed := make(chan error)
 	go func() { closed <- w.Close(context.Background()) }()
 	select {
-	case <-closed:
-		t.Error("it did not wait")
+	case err := <-closed:
+		t.Errorf("it did not wait: %v", err)
 	case <-time.After(10 * time.Millisecond):
 		_, err = f.WriteString("mp")
 		must.Do(t, errors.Join(err, f.Close()))

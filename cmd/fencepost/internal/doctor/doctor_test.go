@@ -93,6 +93,12 @@ func (s System) withDevice(change func(*libcuda.Description)) System {
 	return s
 }
 
+// withVersion has a driver of that version.
+func (s System) withVersion(version int) System {
+	s.Load = func() (Library, error) { return library{version: version, devices: []libcuda.Description{h200}}, nil }
+	return s
+}
+
 // withoutDriver fails as loading the library does.
 func (s System) withoutDriver(e *libcuda.LoadError) System {
 	s.Load = func() (Library, error) { return nil, e }
@@ -156,6 +162,7 @@ func TestEachProblemSaysWhatToDo(t *testing.T) {
 		"an override":       {machine().with(map[string]string{"FENCEPOST_DEVICE": "sim"}), "cuda", Warning, "FENCEPOST_DEVICE=sim overrides", "unset FENCEPOST_DEVICE"},
 		"a typing error":    {machine().with(map[string]string{"FENCEPOST_DEVCE": "cuda"}), "auto", Warning, "FENCEPOST_DEVCE is no variable of Fencepost and has no effect; the nearest known name is FENCEPOST_DEVICE", "correct its name"},
 		"a pool not chosen": {machine().with(map[string]string{"FENCEPOST_POOL_LIMIT": "1GiB", "FENCEPOST_RESOURCE": "async"}), "auto", Note, "FENCEPOST_POOL_LIMIT has no effect: the backend is async", "FENCEPOST_RESOURCE=pool"},
+		"no dumps":          {machine().withVersion(12040).with(map[string]string{"FENCEPOST_FAULTS": "name"}), "auto", Warning, "faults of kernels cannot be named", "unset FENCEPOST_FAULTS"},
 		"MPS":               {machine().withFile("tmp/nvidia-mps/control", ""), "auto", Note, "/tmp/nvidia-mps", "nothing"},
 		"WSL":               {machine().withFile("dev/dxg", ""), "auto", Note, "this is WSL", "nothing"},
 		"a failed test":     {machine().failing("compare", "word 3 came back wrong"), "auto", Severe, `failed at "compare": word 3`, "docs/kubernetes.md"},

@@ -85,6 +85,9 @@ func (r *Report) judgeDriver() {
 	if len(d.Missing) > 0 {
 		r.say(Warning, "the driver lacks "+strings.Join(d.Missing, ", ")+"; what needs these calls is refused", "update the driver")
 	}
+	if d.Library != "" && d.APIVersion < libcuda.DumpVersion && r.isSet("FENCEPOST_FAULTS") {
+		r.say(Warning, "faults of kernels cannot be named: that needs a driver of CUDA "+versionText(libcuda.DumpVersion), "update the driver, or unset FENCEPOST_FAULTS")
+	}
 	if d.Library != "" && d.NVML != "" {
 		r.say(Note, d.NVML+": MIG mode and other processes cannot be told",
 			"in a container, add \"utility\" to NVIDIA_DRIVER_CAPABILITIES; nothing else needs it")
