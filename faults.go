@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/faultdump"
 	"github.com/fencepost-gpu/fencepost/internal/gpucore"
 )
@@ -38,8 +38,8 @@ type faults struct {
 // armFaults asks the driver for core dumps, before the device's context is made.
 func (r *Runtime) armFaults(lib *libcuda.Library, cfg Config) (armed bool) {
 	r.faults.state = string(FaultsOff)
-	hunts := strings.HasPrefix(string(cfg.Guard), string(GuardHunt))
-	if cfg.Faults == FaultsOff || cfg.Faults == "" && !hunts {
+	guard, _ := debugguard.ParseMode(string(cfg.Guard)) // which was checked
+	if cfg.Faults == FaultsOff || cfg.Faults == "" && guard.Mode != debugguard.Hunt {
 		return false
 	}
 	w, err := faultdump.Open(r.readFault)
@@ -78,9 +78,7 @@ func (r *Runtime) openArmed(lib *libcuda.Library, cfg Config) (driver.Driver, er
 // readFault reads the dump of the first fault. The device is lost from its first byte on.
 func (r *Runtime) readFault(from io.Reader) {
 	if r.built.Load() {
-		err := driver.NewError("kernel", driver.LaunchFailed)
-		err.Detail = "the driver is writing down what the device did when it faulted"
-		r.core.ReportSticky("kernel", err)
+		r.core.ReportSticky("kernel", driver.NewFault("kernel"))
 	}
 	r.faults.dump, r.faults.err = gpucore.Read(from)
 }

@@ -54,3 +54,11 @@ func NewError(op string, code int) *core.DriverError {
 	return &core.DriverError{Op: op, Code: code, Name: info.name, Text: info.text,
 		Sticky: info.sticky, OutOfMemory: code == OutOfMemory, Closed: code == Deinitialized}
 }
+
+// NewFault returns the error of op where the driver is writing a core dump of a kernel that faulted: it does not yet say which
+// error that is, and says meanwhile of work that it is done which is not.
+func NewFault(op string) *core.DriverError {
+	err := NewError(op, LaunchFailed)
+	err.Detail = "the driver is writing down what the device did when a kernel faulted"
+	return err
+}

@@ -17,7 +17,8 @@ type faultWatch struct {
 
 // WatchFaults makes the device ask begun, whenever the driver says that work is done, whether a core dump has begun: if so the
 // call fails with CUDA_ERROR_LAUNCH_FAILED, which is sticky. begun must be safe for concurrent use. All events have timing then, so
-// that they are not done before a dump has begun; the record of one takes some 1.8 µs more. It is
+// that they are not done before a dump has begun; the record of one takes some 1.8 µs more. StreamQuery and Synchronize record none:
+// behind the last kernel of a stream there is one if it was a launch of the runtime's. It is
 // called before the device is used by others. The errors are the driver's.
 func (d *Device) WatchFaults(begun func() bool) error {
 	end, err := d.TimingEventCreate()
@@ -50,7 +51,5 @@ func (d *Device) unlessFaulting(e entry, err error) error {
 	if err != nil || d.faults == nil || !d.faults.begun() {
 		return err
 	}
-	fault := d.library.driverError(e, driver.LaunchFailed)
-	fault.Detail = "the driver is writing down what the device did when a kernel faulted"
-	return fault
+	return driver.NewFault(e.String())
 }

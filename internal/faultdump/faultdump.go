@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 )
 
 const pipeName = "dump"
@@ -18,6 +19,7 @@ const pipeName = "dump"
 type Watch struct {
 	folder string
 	pipe   *os.File
+	raw    syscall.RawConn // the pipe's
 	read   func(io.Reader)
 	// begun is closed with the first byte of the first dump, done when that was read, ended when no more is.
 	begun, done, ended chan struct{}
@@ -32,7 +34,11 @@ func Open(read func(io.Reader)) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a pipe for the driver's GPU core dumps: %w", err)
 	}
-	w := &Watch{folder: folder, pipe: pipe, read: read, begun: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{})}
+	raw, err := pipe.SyscallConn()
+	if err != nil { // of no file that is open
+		return nil, err
+	}
+	w := &Watch{folder: folder, pipe: pipe, raw: raw, read: read, begun: make(chan struct{}), done: make(chan struct{}), ended: make(chan struct{})}
 	go w.watch()
 	return w, nil
 }
@@ -46,7 +52,7 @@ func (w *Watch) Begun() bool {
 	case <-w.begun:
 		return true
 	default:
-		return readable(w.pipe)
+		return readable(w.raw)
 	}
 }
 

@@ -28,12 +28,8 @@ func openIdle(path string) (*os.File, error) {
 }
 
 // readable reports whether there is something to read.
-func readable(pipe *os.File) (ok bool) {
-	raw, err := pipe.SyscallConn()
-	if err != nil {
-		return false
-	}
-	_ = raw.Control(func(fd uintptr) { // fails if the pipe is closed
+func readable(pipe syscall.RawConn) (ok bool) {
+	_ = pipe.Control(func(fd uintptr) { // fails if the pipe is closed
 		poll := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, _ := unix.Poll(poll[:], 0)
 		ok = n > 0 && poll[0].Revents&unix.POLLIN != 0

@@ -5,10 +5,11 @@ package faultdump
 import (
 	"errors"
 	"os"
+	"syscall"
 )
 
 func newPipe() (string, *os.File, error) { return "", nil, errors.ErrUnsupported }
 
 func openIdle(string) (*os.File, error) { return nil, errors.ErrUnsupported }
 
-func readable(*os.File) bool { return false }
+func readable(syscall.RawConn) bool { return false }

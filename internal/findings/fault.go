@@ -69,8 +69,13 @@ func (o *oracleTranslator) explain(lost core.Finding, d *gpucore.Dump, stack Sta
 	f.Source = dumpSource
 	var text strings.Builder
 	fmt.Fprintf(&text, "kernel %q", cmp.Or(fault.Kernel, "not known"))
-	params := o.parameters(grid, stack)
-	culprits := culprits(lost.Suspects, fault.Kernel, params)
+	ptrs := words(grid)
+	params := len(ptrs)
+	for _, l := range fault.Access.Lanes {
+		ptrs = append(ptrs, l.Address)
+	}
+	places := o.places(stack, ptrs)
+	culprits := culprits(lost.Suspects, fault.Kernel, places[:params])
 	switch len(culprits) {
 	case 1:
 		culprits[0].Access = accessOf(fault.Access.Kind)
@@ -85,10 +90,10 @@ func (o *oracleTranslator) explain(lost core.Finding, d *gpucore.Dump, stack Sta
 		fmt.Fprintf(&text, ", of one of %d launches,", len(culprits))
 	}
 	thread := fault.Thread
-	if addresses(fault.Exception) {
+	if fault.Exception.OfAccess() {
 		f.Kind = names.FindingIllegalAccess
-		if lane := o.access(&f, &text, &fault.Access, params, stack); lane != nil {
-			thread = lane.Thread
+		if lane := access(&f, &text, &fault.Access, places[:params], places[params:]); lane >= 0 {
+			thread = fault.Access.Lanes[lane].Thread
 		}
 	}
 	fmt.Fprintf(&text, ": %s at %s+%#x", fault.Exception, cmp.Or(fault.Function, "pc"), cmp.Or(fault.Offset, fault.PC))
@@ -113,15 +118,6 @@ func clearest(faults []gpucore.Fault) *gpucore.Fault {
 	return best
 }
 
-// addresses reports whether an exception is of an address that was accessed.
-func addresses(e gpucore.Exception) bool {
-	switch e {
-	case 1, 5, 6, 7, 10, 11, 14, 15: // CUDBG_EXCEPTION_*
-		return true
-	}
-	return false
-}
-
 func accessOf(k gpucore.AccessKind) core.Access {
 	switch k {
 	case gpucore.AccessRead:
@@ -134,40 +130,95 @@ func accessOf(k gpucore.AccessKind) core.Access {
 	return 0
 }
 
-// parameter is a parameter of a kernel that points into a block, as its owner knows it, or into one that was there, or is near one.
-type parameter struct {
+// place is an address, and the block that holds it, as its owner knows it, or the last one that did of those remembered, or else a
+// live one near it: then it is beside that. Generation 0: none.
+type place struct {
 	ptr    uint64
 	block  core.Finding
 	beside bool
 }
 
-// parameters are those that do.
-func (o *oracleTranslator) parameters(grid *gpucore.Grid, stack Stack) (found []parameter) {
+// near is how far from a block an address is said to be of it.
+const near = 64 << 20
+
+// places says of each address where it is, by one pass over all blocks, of which there may be a million.
+func (o *oracleTranslator) places(stack Stack, ptrs []uint64) []place {
+	sorted := slices.Compact(slices.Sorted(slices.Values(ptrs)))
+	held, beside, far := make([]core.Block, len(sorted)), make([]core.Block, len(sorted)), make([]uint64, len(sorted))
+	// within calls f with each address from low on that is below high.
+	within := func(low, high uint64, f func(i int)) {
+		for i, _ := slices.BinarySearch(sorted, low); i < len(sorted) && sorted[i] < high; i++ {
+			f(i)
+		}
+	}
+	hold := func(b core.Block) {
+		within(b.ID.Ptr, b.ID.Ptr+b.Bytes, func(i int) {
+			if b.ID.Generation > held[i].ID.Generation {
+				held[i] = b
+			}
+		})
+	}
+	if stack.Base != nil {
+		stack.Base.Inspect().Blocks(func(info core.BlockInfo) bool {
+			b := info.Block
+			end := b.ID.Ptr + b.Bytes
+			hold(b)
+			within(b.ID.Ptr-min(near, b.ID.Ptr), end+near, func(i int) {
+				apart := max(b.ID.Ptr, sorted[i]) - sorted[i]
+				if sorted[i] >= end {
+					apart = sorted[i] - end
+				}
+				if beside[i].ID.Generation == 0 || apart < far[i] {
+					beside[i], far[i] = b, apart
+				}
+			})
+			return true
+		})
+	}
+	o.mu.Lock()
+	for gone := range o.released.Newest() { // the newest first: what is held already stays
+		hold(*gone)
+	}
+	o.mu.Unlock()
+	all := make([]place, len(ptrs))
+	for k, ptr := range ptrs {
+		i, _ := slices.BinarySearch(sorted, ptr)
+		all[k] = place{ptr: ptr, beside: held[i].ID.Generation == 0}
+		all[k].block, _ = stack.owned(held[i])
+		if all[k].beside {
+			all[k].block, _ = stack.owned(beside[i])
+		}
+	}
+	return all
+}
+
+// none reports whether nothing is known of the address.
+func (p *place) none() bool { return p.block.Victim.ID.Generation == 0 }
+
+// harms reports whether an access there harms a block.
+func (p *place) harms() bool {
+	return !p.none() && (p.beside || p.block.Victim.State != core.Live)
+}
+
+// words are the parameters of a kernel that may be addresses.
+func words(grid *gpucore.Grid) (ptrs []uint64) {
 	if grid == nil {
 		return nil
 	}
 	const pointer = 8
 	for at := 0; at+pointer <= len(grid.Params); at += pointer {
-		ptr := binary.LittleEndian.Uint64(grid.Params[at:])
-		b, beside := o.holder(stack, ptr), false
-		if b.ID.Generation == 0 {
-			b, beside = o.nearest(stack, ptr), true
-		}
-		if b.ID.Generation != 0 {
-			known, _ := stack.owned(b)
-			found = append(found, parameter{ptr, known, beside})
-		}
+		ptrs = append(ptrs, binary.LittleEndian.Uint64(grid.Params[at:]))
 	}
-	return found
+	return ptrs
 }
 
 // culprits are the launches in flight that fit the best: that declared most of the blocks which the kernel was given, or have blocks of
 // their tags, or else have the kernel's name.
-func culprits(inFlight []core.UseRecord, kernel string, params []parameter) []core.UseRecord {
+func culprits(inFlight []core.UseRecord, kernel string, params []place) []core.UseRecord {
 	fits := func(u core.UseRecord) (n int) {
 		for _, p := range params {
 			switch {
-			case p.beside:
+			case p.beside || p.none():
 			case slices.ContainsFunc(p.block.Uses, func(of core.UseRecord) bool { return of.LaunchID == u.LaunchID }):
 				n += 4
 			case slices.Contains(u.Tags[:], p.block.Victim.Tag):
@@ -191,8 +242,8 @@ func culprits(inFlight []core.UseRecord, kernel string, params []parameter) []co
 	return list
 }
 
-// access says what was accessed, and whose memory that is. The lane that it returns did it, nil if that is not known.
-func (o *oracleTranslator) access(f *core.Finding, text *strings.Builder, a *gpucore.Access, params []parameter, stack Stack) *gpucore.Lane {
+// access says what was accessed, and whose memory that is. The lane that it returns did it, -1 if that is not known.
+func access(f *core.Finding, text *strings.Builder, a *gpucore.Access, params, lanes []place) (lane int) {
 	did := "accessed"
 	switch a.Kind {
 	case gpucore.AccessRead:
@@ -204,117 +255,74 @@ func (o *oracleTranslator) access(f *core.Finding, text *strings.Builder, a *gpu
 	}
 	if a.Known {
 		fmt.Fprintf(text, " %s %d bytes", did, a.Bytes)
-		lane, of := o.culprit(a.Lanes, stack)
+		lane = faulty(lanes)
 		switch {
-		case lane != nil && of.Victim.ID.Generation != 0:
-			fmt.Fprintf(text, " at %#x,", lane.Address)
-			harmed(f, text, of, lane.Address)
-		case lane != nil:
-			fmt.Fprintf(text, " at %#x, where the runtime never had memory", lane.Address)
-		default:
+		case lane < 0:
 			fmt.Fprintf(text, " from %#x to %#x, of which it is not known what was not there", a.Lowest, a.Highest+uint64(a.Bytes))
+		case lanes[lane].none():
+			fmt.Fprintf(text, " at %#x, where the runtime never had memory", lanes[lane].ptr)
+		default:
+			fmt.Fprintf(text, " at %#x,", lanes[lane].ptr)
+			harmed(f, text, &lanes[lane])
 		}
 		return lane
 	}
 	fmt.Fprintf(text, " %s an address that is not known (%s)", did, a.Why)
-	for _, p := range params {
-		if p.beside || p.block.Victim.State != core.Live {
-			fmt.Fprintf(text, "; its parameter %#x is", p.ptr)
-			harmed(f, text, p.block, p.ptr)
-			return nil
+	var candidates []*place
+	for i := range params {
+		if params[i].harms() {
+			candidates = append(candidates, &params[i])
 		}
 	}
-	return nil
+	for _, p := range candidates[:min(len(candidates), 4)] {
+		fmt.Fprintf(text, "; a candidate is its parameter %#x,", p.ptr)
+		if len(candidates) == 1 && !p.beside {
+			harmed(f, text, p)
+		} else {
+			p.describe(text)
+		}
+	}
+	return -1
 }
 
-// culprit is the lane of a warp whose access cannot have been of memory that is there: the first in a block that was freed, or else
-// beside one. Of those elsewhere, where others may have memory, only a single one is.
-func (o *oracleTranslator) culprit(lanes []gpucore.Lane, stack Stack) (lane *gpucore.Lane, of core.Finding) {
-	var beside, elsewhere []*gpucore.Lane
-	for i := range lanes {
-		l := &lanes[i]
-		switch b := o.holder(stack, l.Address); {
-		case b.ID.Generation == 0 && o.nearest(stack, l.Address).ID.Generation != 0:
-			beside = append(beside, l)
-		case b.ID.Generation == 0:
-			elsewhere = append(elsewhere, l)
-		default:
-			if known, _ := stack.owned(b); known.Victim.State != core.Live {
-				return l, known
-			}
-		}
+// faulty is the lane of a warp whose access cannot have been of memory that is there: the first in a block that was freed, or else
+// beside one. Of those elsewhere, where others may have memory, only a single one is. It is -1 if that is not known.
+func faulty(lanes []place) int {
+	freed := slices.IndexFunc(lanes, func(p place) bool { return p.harms() && !p.beside })
+	if freed < 0 {
+		freed = slices.IndexFunc(lanes, func(p place) bool { return p.harms() })
 	}
-	switch {
-	case len(beside) > 0:
-		known, _ := stack.owned(o.nearest(stack, beside[0].Address))
-		return beside[0], known
-	case len(elsewhere) == 1:
-		return elsewhere[0], core.Finding{}
+	if freed >= 0 {
+		return freed
 	}
-	return nil, core.Finding{}
+	elsewhere := slices.IndexFunc(lanes, func(p place) bool { return p.none() })
+	if elsewhere >= 0 && slices.ContainsFunc(lanes[elsewhere+1:], func(p place) bool { return p.none() }) {
+		return -1
+	}
+	return elsewhere
 }
 
 // harmed says where an address lies of the block that it harms.
-func harmed(f *core.Finding, text *strings.Builder, known core.Finding, ptr uint64) {
-	b := known.Victim
-	f.Victim, f.AllocStack, f.FreeStack, f.Uses = b, known.AllocStack, known.FreeStack, known.Uses
-	f.Offset = int64(ptr - b.ID.Ptr)
+func harmed(f *core.Finding, text *strings.Builder, p *place) {
+	f.Victim, f.AllocStack, f.FreeStack, f.Uses = p.block.Victim, p.block.AllocStack, p.block.FreeStack, p.block.Uses
+	f.Offset = p.describe(text)
+}
+
+// describe says where the address lies, and returns its offset into the block.
+func (p *place) describe(text *strings.Builder) (offset int64) {
+	b := p.block.Victim
+	offset = int64(p.ptr - b.ID.Ptr)
 	switch size := int64(b.Requested); {
-	case f.Offset < 0:
-		fmt.Fprintf(text, " %d bytes before", -f.Offset)
-	case f.Offset >= size:
-		fmt.Fprintf(text, " %d bytes behind the end of", f.Offset-size)
+	case offset < 0:
+		fmt.Fprintf(text, " %d bytes before", -offset)
+	case offset >= size:
+		fmt.Fprintf(text, " %d bytes behind the end of", offset-size)
 	default:
-		fmt.Fprintf(text, " %d bytes into", f.Offset)
+		fmt.Fprintf(text, " %d bytes into", offset)
 	}
 	fmt.Fprintf(text, " block %q, generation %s, %d bytes", b.Tag, b.ID.Generation, b.Requested)
 	if b.State != core.Live {
 		text.WriteString(", which was freed")
 	}
-}
-
-// holder is the block that holds an address, or the last one that did among those that are remembered.
-func (o *oracleTranslator) holder(stack Stack, ptr uint64) (b core.Block) {
-	holds := func(b core.Block) bool { return ptr-b.ID.Ptr < b.Bytes }
-	if stack.Base != nil {
-		stack.Base.Inspect().Blocks(func(info core.BlockInfo) bool {
-			if holds(info.Block) && info.Block.ID.Generation > b.ID.Generation {
-				b = info.Block
-			}
-			return true
-		})
-	}
-	if b.ID.Generation != 0 {
-		return b
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for gone := range o.released.Newest() {
-		if holds(*gone) {
-			return *gone
-		}
-	}
-	return b
-}
-
-// near is how far from a block an access is said to be of it.
-const near = 64 << 20
-
-// nearest is the live block that is nearest to an address in none.
-func (o *oracleTranslator) nearest(stack Stack, ptr uint64) (b core.Block) {
-	if stack.Base == nil {
-		return b
-	}
-	far := uint64(near)
-	stack.Base.Inspect().Blocks(func(info core.BlockInfo) bool {
-		apart := info.Block.ID.Ptr - ptr
-		if end := info.Block.ID.Ptr + info.Block.Bytes; ptr >= end {
-			apart = ptr - end
-		}
-		if apart < far {
-			b, far = info.Block, apart
-		}
-		return true
-	})
-	return b
+	return offset
 }

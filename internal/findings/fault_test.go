@@ -63,6 +63,8 @@ func TestAFaultIsExplained(t *testing.T) {
 	}
 	beside := grid
 	beside.Params = params(out.ID.Ptr, out.ID.Ptr+4096+1<<20)
+	two := grid
+	two.Params = params(out.ID.Ptr, victim.ID.Ptr, victim.ID.Ptr+64)
 	unknown := gpucore.Access{Kind: gpucore.AccessWrite, Why: "its registers are gone"}
 	for name, c := range map[string]struct {
 		inFlight []core.UseRecord
@@ -87,7 +89,9 @@ func TestAFaultIsExplained(t *testing.T) {
 		"at an address that is not known": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: unknown},
 			names.FindingIllegalAccess, "merge", "victim", "not known (its registers are gone)"},
 		"at an address that is not known, of a kernel that was given one beside a block": {[]core.UseRecord{honest, planted},
-			gpucore.Fault{Kernel: "reader", Grid: 1, Exception: illegal, Access: unknown}, names.FindingIllegalAccess, "merge", "out", "is 1048576 bytes behind the end of block"},
+			gpucore.Fault{Kernel: "reader", Grid: 1, Exception: illegal, Access: unknown}, names.FindingIllegalAccess, "merge", "", "a candidate is its parameter"},
+		"at an address that is not known, of a kernel that was given two freed blocks": {[]core.UseRecord{honest, planted},
+			gpucore.Fault{Kernel: "reader", Grid: 2, Exception: illegal, Access: unknown}, names.FindingIllegalAccess, "merge", "", "64 bytes into block \"victim\""},
 		"of one of two launches alike": {[]core.UseRecord{honest, planted, launch(3, "again", "out")}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8)},
 			names.FindingIllegalAccess, "merge again honest", "", "one of 2 launches"},
 		"of a grid that is over, by the kernel's name": {[]core.UseRecord{honest, launch(4, "reader", "")}, gpucore.Fault{Kernel: "reader", Grid: -1, Exception: illegal, Access: unknown},
@@ -99,7 +103,7 @@ func TestAFaultIsExplained(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lost := core.Finding{Kind: names.FindingStickyError, Text: "the device is lost", Suspects: c.inFlight}
-			f := o.explain(lost, &gpucore.Dump{Grids: []gpucore.Grid{grid, beside}, Faults: []gpucore.Fault{c.fault}}, Stack{Base: s.Backend})
+			f := o.explain(lost, &gpucore.Dump{Grids: []gpucore.Grid{grid, beside, two}, Faults: []gpucore.Fault{c.fault}}, Stack{Base: s.Backend})
 			var suspects []string
 			for _, u := range f.Suspects {
 				suspects = append(suspects, u.Launch)
@@ -125,9 +129,9 @@ func TestAFaultIsExplained(t *testing.T) {
 func TestTheLaunchOfAFaultIsTheOneThatUsedTheBlocks(t *testing.T) {
 	inFlight := []core.UseRecord{{LaunchID: 1, Tags: [4]core.Tag{"x"}}, {LaunchID: 2, Tags: [4]core.Tag{"x"}}, {LaunchID: 3, Tags: [4]core.Tag{"y"}}}
 	of := func(tag core.Tag, launch uint64) core.Finding {
-		return core.Finding{Victim: core.Block{Tag: tag}, Uses: []core.UseRecord{{LaunchID: launch}}}
+		return core.Finding{Victim: core.Block{ID: core.BlockID{Generation: 1}, Tag: tag}, Uses: []core.UseRecord{{LaunchID: launch}}}
 	}
-	list := culprits(inFlight, "k", []parameter{{block: of("x", 2)}, {block: of("y", 3), beside: true}, {block: of("y", 3), beside: true}})
+	list := culprits(inFlight, "k", []place{{block: of("x", 2)}, {block: of("y", 3), beside: true}, {block: of("y", 3), beside: true}})
 	if len(list) != 1 || list[0].LaunchID != 2 {
 		t.Errorf("it is %v", list)
 	}

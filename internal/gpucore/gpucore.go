@@ -162,6 +162,15 @@ func (e Exception) String() string {
 	return fmt.Sprintf("exception %d", uint32(e))
 }
 
+// OfAccess reports whether the exception is of an address that was accessed.
+func (e Exception) OfAccess() bool {
+	switch e {
+	case 1, 5, 6, 7, 10, 11, 14, 15:
+		return true
+	}
+	return false
+}
+
 // Read reads a dump from r, which may be a pipe, to its end. It takes less than 64 MiB
 // of memory for a dump of 128 MiB, and nothing on a disk. A dump of more than 512 MiB is
 // an error, and so is one that takes more than 40 MiB when compressed, and one that is cut

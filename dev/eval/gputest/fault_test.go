@@ -25,10 +25,10 @@ type faultReport struct {
 	Victim   core.Tag
 	Offset   int64
 	Text     string
-	// Ptr is that of the victim, Accessed the address that the plant meant, Done whether the work behind the fault was said to be done.
-	Ptr, Accessed uint64
-	Done          bool
-	Took          time.Duration
+	// Accessed is the address that the plant meant, Done whether the work behind the fault was said to be done.
+	Accessed uint64
+	Done     bool
+	Took     time.Duration
 }
 
 const faultPrefix = "fault: "
@@ -100,7 +100,7 @@ func fault(kind string, blocks int) (report faultReport, err error) {
 	if err != nil {
 		return report, err
 	}
-	report.Ptr, report.Accessed = victim.ID.Ptr, victim.ID.Ptr
+	report.Accessed = victim.ID.Ptr
 	const mapping = 2 << 20
 	switch kind {
 	case "behind":
