@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/faultdump"
+	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/internal/gpucore"
 )
 
@@ -30,6 +31,8 @@ type faults struct {
 	// state is what [GuardStatus] says.
 	state string
 	watch *faultdump.Watch // nil if none come
+	// enqueued are the kernels that may fault, nil without a watch.
+	enqueued *findings.Enqueued
 	// dump and err are there when the watch is done.
 	dump *gpucore.Dump
 	err  error
@@ -65,7 +68,8 @@ func (r *Runtime) openArmed(lib *libcuda.Library, cfg Config) (driver.Driver, er
 	armed := r.armFaults(lib, cfg)
 	device, err := lib.Open(cfg.Ordinal)
 	if err == nil && armed {
-		if err = device.WatchFaults(r.faults.watch.Begun); err != nil {
+		r.faults.enqueued = new(findings.Enqueued)
+		if err = device.WatchFaults(r.faults.watch.Begun, r.enqueued); err != nil {
 			err = errors.Join(err, device.Close())
 		}
 	}
@@ -73,6 +77,13 @@ func (r *Runtime) openArmed(lib *libcuda.Library, cfg Config) (driver.Driver, er
 		return nil, broken(err)
 	}
 	return device, nil
+}
+
+// enqueued notes a kernel. Those of before there are streams are of no launch.
+func (r *Runtime) enqueued(l *driver.Launch, kernel string) {
+	if r.streams != nil {
+		r.faults.enqueued.Note(r.streams, l, kernel)
+	}
 }
 
 // readFault reads the dump of the first fault. The device is lost from its first byte on.

@@ -48,6 +48,30 @@ func (p *StreamPool) LeaseOf(handle driver.Stream) (id core.StreamID, ok bool) {
 	return id, id != 0
 }
 
+// Enqueuing is the launch of a runtime that enqueues work on a stream, see [StreamPool.Enqueuing].
+type Enqueuing struct {
+	stream *stream
+	place  uint64
+}
+
+// Enqueuing is the launch that enqueues work on the stream of a driver's handle now. ok is false if there is none, or several at
+// once, or a capture. It may block while another goroutine enqueues on the stream.
+func (p *StreamPool) Enqueuing(handle driver.Stream) (e Enqueuing, ok bool) {
+	id, ok := p.LeaseOf(handle)
+	if !ok {
+		return e, false
+	}
+	if e.stream = p.table.leases.Load().find(id); e.stream == nil {
+		return e, false
+	}
+	e.place, ok = e.stream.Place()
+	return e, ok
+}
+
+// Launch is the launch, when it was finished, and whether the device is known to have completed it. known is false if it was not
+// finished yet, or is not kept any more and may be in flight. It does not wait for a driver's call that hangs.
+func (e Enqueuing) Launch() (u core.UseRecord, done, known bool) { return e.stream.LaunchAt(e.place) }
+
 func (s *stream) inspect() readings.StreamInfo {
 	info := readings.StreamInfo{
 		Number: s.Slot(), Default: s.Handle() == 0, Completed: s.Completed(),

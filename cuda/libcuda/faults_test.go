@@ -2,6 +2,7 @@ package libcuda_test
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -89,7 +90,7 @@ func TestNothingIsDoneWhileADumpIsUnderWay(t *testing.T) {
 	f := newFake(t)
 	d := f.open()
 	var begun atomic.Bool
-	must(t, d.WatchFaults(begun.Load))
+	must(t, d.WatchFaults(begun.Load, nil))
 	s, err := d.StreamCreate()
 	must(t, err)
 	e, err := d.EventCreate()
@@ -124,4 +125,26 @@ func done(done bool, err error) error {
 		return errors.New("not done")
 	}
 	return err
+}
+
+// Who watches hears of the kernels that were enqueued, by name, and of no others.
+func TestEnqueuedKernelsAreToldByName(t *testing.T) {
+	f := newFake(t)
+	d := f.open()
+	var told []string
+	must(t, d.WatchFaults(func() bool { return false }, func(l *driver.Launch, kernel string) {
+		told = append(told, fmt.Sprint(kernel, l.Grid.X))
+	}))
+	m, err := d.ModuleLoad(driver.Image{PTX: []byte("any")})
+	must(t, err)
+	function, err := d.ModuleFunction(m, "fake_echo3")
+	must(t, err)
+	must(t, d.Launch(&driver.Launch{Function: function, Grid: driver.Dim{X: 4}}))
+	f.fail("cuLaunchKernel", 1, driver.InvalidValue)
+	if d.Launch(&driver.Launch{Function: function, Grid: driver.Dim{X: 5}}) == nil {
+		t.Error("a launch that fails does not")
+	}
+	f.fail("cuLaunchKernel", 0, 0)
+	equal(t, "told", fmt.Sprint(told), "[fake_echo34]")
+	must(t, d.ModuleUnload(m))
 }

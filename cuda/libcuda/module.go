@@ -68,6 +68,9 @@ func (d *Device) ModuleFunction(m driver.Module, name string) (driver.Function, 
 	f := newResultFrame(uintptr(m))
 	f.c.Args[2] = f.host(unsafe.Pointer(&text[0]))
 	function, err := d.result(cuModuleGetFunction, inContext, f)
+	if err == nil {
+		d.faults.name(driver.Function(function), name)
+	}
 	return driver.Function(function), err
 }
 
@@ -80,7 +83,11 @@ func (d *Device) Launch(l *driver.Launch) error {
 		size(l.Block.X), size(l.Block.Y), size(l.Block.Z),
 		uintptr(l.SharedBytes), uintptr(l.Stream), f.parameters(l.Args), 0,
 	}
-	return d.end(f, d.invoke(cuLaunchKernel, l.Stream, f))
+	err := d.end(f, d.invoke(cuLaunchKernel, l.Stream, f))
+	if err == nil {
+		d.faults.enqueued(l)
+	}
+	return err
 }
 
 // size is one dimension, of which zero counts as 1.

@@ -57,16 +57,51 @@ func (f *flight) record() core.UseRecord {
 // completed, newest first, at most 32. It does not wait for whoever holds the lock over a
 // driver's call: after some 50 ms it gives up and there are none.
 func (s *Stream) InFlight() []core.UseRecord {
-	for tries := 50; !s.mu.TryLock(); tries-- {
-		if tries == 0 {
-			return nil
-		}
-		time.Sleep(time.Millisecond)
+	if !s.lockSoon() {
+		return nil
 	}
 	defer s.mu.Unlock()
 	return s.flights.after(s.completed.Load())
 }
 
+// lockSoon locks the stream unless somebody holds it over a driver's call that hangs.
+func (s *Stream) lockSoon() bool {
+	for tries := 50; !s.mu.TryLock(); tries-- {
+		if tries == 0 {
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return true
+}
+
 // Newest is the launch that was finished last, zero if none was; the stream must be
 // locked.
 func (s *Stream) Newest() core.UseRecord { return s.flights.newest() }
+
+// Place is where the stream's next launch that is finished will stand among all of them, counted from 0, and whether exactly one
+// caller enqueues work on it now, outside a capture. It waits for the stream's lock.
+func (s *Stream) Place() (n uint64, alone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flights.n, s.Open() == 1 && !s.Capturing()
+}
+
+// LaunchAt is the launch at a place, and whether it is complete. known is false if it is not finished yet, or is not kept
+// any more and may be in flight, or if a driver's call hangs, as for [Stream.InFlight].
+func (s *Stream) LaunchAt(n uint64) (u core.UseRecord, done, known bool) {
+	if !s.lockSoon() {
+		return u, false, false
+	}
+	defer s.mu.Unlock()
+	fs, size := &s.flights, uint64(len(s.flights.ring))
+	if n >= fs.n {
+		return u, false, false
+	}
+	at := max(n, fs.n-min(fs.n, size)) // what is older than one that is complete is complete
+	f := &fs.ring[at%size]
+	if done = f.seq <= s.completed.Load(); at == n {
+		return f.record(), done, true
+	}
+	return u, done, done
+}

@@ -75,7 +75,10 @@ func (o *oracleTranslator) explain(lost core.Finding, d *gpucore.Dump, stack Sta
 		ptrs = append(ptrs, l.Address)
 	}
 	places := o.places(stack, ptrs)
-	culprits := culprits(lost.Suspects, fault.Kernel, places[:params])
+	culprits, sure := stack.Enqueued.launches(fault.Kernel, grid)
+	if !sure {
+		culprits = fitting(lost.Suspects, fault.Kernel, places[:params])
+	}
 	switch len(culprits) {
 	case 1:
 		culprits[0].Access = accessOf(fault.Access.Kind)
@@ -212,9 +215,9 @@ func words(grid *gpucore.Grid) (ptrs []uint64) {
 	return ptrs
 }
 
-// culprits are the launches in flight that fit the best: that declared most of the blocks which the kernel was given, or have blocks of
+// fitting are the launches in flight that fit the best: that declared most of the blocks which the kernel was given, or have blocks of
 // their tags, or else have the kernel's name.
-func culprits(inFlight []core.UseRecord, kernel string, params []place) []core.UseRecord {
+func fitting(inFlight []core.UseRecord, kernel string, params []place) []core.UseRecord {
 	fits := func(u core.UseRecord) (n int) {
 		for _, p := range params {
 			switch {

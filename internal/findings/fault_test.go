@@ -131,7 +131,7 @@ func TestTheLaunchOfAFaultIsTheOneThatUsedTheBlocks(t *testing.T) {
 	of := func(tag core.Tag, launch uint64) core.Finding {
 		return core.Finding{Victim: core.Block{ID: core.BlockID{Generation: 1}, Tag: tag}, Uses: []core.UseRecord{{LaunchID: launch}}}
 	}
-	list := culprits(inFlight, "k", []place{{block: of("x", 2)}, {block: of("y", 3), beside: true}, {block: of("y", 3), beside: true}})
+	list := fitting(inFlight, "k", []place{{block: of("x", 2)}, {block: of("y", 3), beside: true}, {block: of("y", 3), beside: true}})
 	if len(list) != 1 || list[0].LaunchID != 2 {
 		t.Errorf("it is %v", list)
 	}

@@ -29,6 +29,8 @@ type Stack struct {
 	Base    core.Resource
 	Guard   *debugguard.Resource
 	Streams *cuda.StreamPool
+	// Enqueued, if not nil, knows which launch enqueued which kernel.
+	Enqueued *Enqueued
 }
 
 // oracleTranslator turns the findings of the simulated device, which knows addresses and

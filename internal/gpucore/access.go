@@ -56,7 +56,7 @@ func (p *parser) access(f *Fault, at *function, w *warp, params constants, sm in
 		if !c.all[c.fault].holds(l.preds) {
 			continue
 		}
-		r := &replay{c: c, next: int(next), lane: l, uregs: w.uregs, params: params, block: f.Block}
+		r := &replay{asZeroAt: -1, c: c, next: int(next), lane: l, uregs: w.uregs, params: params, block: f.Block}
 		address, ok := r.pair(m.base, c.fault)
 		if ok && m.uniform >= 0 {
 			var u uint64
@@ -214,7 +214,7 @@ func (c *code) passed(next int64) string {
 			return "the lane may have jumped past the instruction that faulted"
 		case i > c.fault && e.anything:
 			return "what ran since the fault is not decoded"
-		case i > c.fault && e.predicates && c.all[c.fault].guarded():
+		case i > c.fault && e.predicates != 0 && c.all[c.fault].guarded():
 			return "the instruction's condition may have been overwritten since"
 		}
 	}

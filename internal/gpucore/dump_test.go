@@ -93,7 +93,7 @@ func TestADumpSaysWhichAddressesTheFaultingInstructionAccessed(t *testing.T) {
 		"read-last":  {kernel: "k_read", kind: AccessRead, bytes: 4, sms: 1, lowest: 0x7f2150a03f80, highest: 0x7f2150e00000 + 4*4095, lanes: 32, block: [3]uint32{15}, thread: [3]uint32{224}},
 		"f_atom":     {kernel: "f_atom", kind: AccessAtomic, bytes: 4, sms: 1, lowest: a, highest: a + 31*12, lanes: 32},
 		"merge":      {kernel: "merge", kind: AccessRead, bytes: 4, sms: 4, block: [3]uint32{2}, why: "overwritten"},
-		"f_loopr":    {kernel: "f_loopr", kind: AccessRead, bytes: 4, sms: 1, why: "overwritten"},
+		"f_loopr":    {kernel: "f_loopr", kind: AccessRead, bytes: 4, sms: 1, lowest: a, highest: a + 31*4, lanes: 32},
 		"f_two":      {kernel: "f_two", kind: AccessRead, bytes: 4, sms: 2, lowest: a + 256, highest: a + 256 + 31*4, lanes: 32},
 		"f_cpa":      {kernel: "f_cpa", kind: AccessRead, bytes: 16, sms: 1, lowest: a, highest: a + 31*16, lanes: 32},
 		"f_gen":      {kernel: "f_gen", kind: AccessWrite, bytes: 4, sms: 1, lowest: a + 20, highest: a + 20 + 31*4, lanes: 32},

@@ -13,6 +13,9 @@ type replay struct {
 	params constants
 	block  [3]uint32
 	steps  int // bounds the work
+	// asZero is a register that the instruction asZeroAt finds zero.
+	asZero   uint8
+	asZeroAt int
 }
 
 // constants is the part of constant bank 0 that holds a kernel's parameters.
@@ -36,7 +39,7 @@ func (r *replay) source(at int, writes func(effect) bool) (i int, ok bool) {
 		}
 		// A condition of a uniform instruction is a uniform predicate.
 		in := r.c.all[i]
-		if in.guarded() && (e.uniform || r.lane.preds == nil || r.changes(i, func(e effect) bool { return e.predicates })) {
+		if in.guarded() && (e.uniform || r.lane.preds == nil || r.changes(i, func(e effect) bool { return e.predicates != 0 })) {
 			return 0, false
 		}
 		if in.holds(r.lane.preds) {
@@ -60,7 +63,7 @@ func (r *replay) changes(at int, what func(effect) bool) bool {
 
 // register returns register n before the instruction at.
 func (r *replay) register(n uint8, at int) (value uint32, ok bool) {
-	if n == noRegister {
+	if n == noRegister || at == r.asZeroAt && n == r.asZero {
 		return 0, true
 	}
 	writes := func(e effect) bool { return e.touches(n) }
@@ -70,18 +73,16 @@ func (r *replay) register(n uint8, at int) (value uint32, ok bool) {
 		}
 		return r.lane.regs[n], true
 	}
-	i, ok := r.source(at, writes)
-	if !ok {
-		return 0, false
+	if i, ok := r.source(at, writes); ok {
+		pair, wide, ok := r.result(i)
+		switch first := uint8(r.c.all[i].bits(16, 8)); {
+		case n == first && ok:
+			return uint32(pair), true
+		case n == first+1 && wide && ok:
+			return uint32(pair >> 32), true
+		}
 	}
-	pair, wide, ok := r.result(i)
-	switch first := uint8(r.c.all[i].bits(16, 8)); {
-	case n == first:
-		return uint32(pair), ok
-	case n == first+1 && wide:
-		return uint32(pair >> 32), ok
-	}
-	return 0, false
+	return r.unadded(n, at)
 }
 
 // pair returns registers n and n+1 before the instruction at.
@@ -162,12 +163,22 @@ func (r *replay) result(i int) (value uint64, wide, ok bool) {
 		}
 		value, ok = r.constant(in, n)
 		return value, wide, ok
+	case opIADD3, opLEA, opSHF, opVIADD:
+		sum, _, ok := r.sum(i)
+		return uint64(sum), false, ok
 	case opIMAD, opIMADWide:
-		// Without negation, carry or predicates; bit 73 says that it is signed.
+		// Without negation; bit 73 says that it is signed, bit 74 that a carry is added.
 		wide = in.op() == opIMADWide
 		want := uint64(0x78e0000)
 		if form >= 6 {
 			want = 0xf8e0000
+		}
+		var carry carried
+		if extended := mods & (1 << 10); extended != 0 && !wide {
+			if carry, ok = r.predicate(in.bits(87, 3), in.bit(90), i); !ok {
+				return 0, false, false
+			}
+			mods = mods&^(1<<10|0xf<<23) | want&(0xf<<23)
 		}
 		if mods&^0x2ff != want {
 			return 0, false, false
@@ -192,7 +203,7 @@ func (r *replay) result(i int) (value uint64, wide, ok bool) {
 		if in.bit(73) {
 			product = uint64(int64(int32(a)) * int64(int32(b)))
 		}
-		return product + c, wide, ok1 && ok2 && ok3
+		return product + c + uint64(carry), wide, ok1 && ok2 && ok3
 	}
 	return 0, false, false
 }

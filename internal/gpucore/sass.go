@@ -44,6 +44,11 @@ func (i instruction) signed(first, n uint) int64 {
 // The operations that are told apart.
 const (
 	opMOV      = 0x002
+	opISETP    = 0x00c
+	opIADD3    = 0x010
+	opLEA      = 0x011
+	opSHF      = 0x019
+	opVIADD    = 0x036
 	opS2R      = 0x119
 	opIMAD     = 0x024
 	opIMADWide = 0x025
@@ -213,13 +218,17 @@ func decode(i instruction, sm int) (memory, bool) {
 // effect is what an instruction may change.
 type effect struct {
 	first, count uint8 // registers
-	predicates   bool
+	predicates   uint8 // a bit for each
 	uniform      bool
 	anything     bool // all of it, or what runs next
 }
 
+// predicate returns the bit of the predicate that is named at a place, none of the one that is always true.
+func (i instruction) predicate(first uint) uint8 { return 1 << i.bits(first, 3) &^ (1 << alwaysTrue) }
+
 // effectOf says what an instruction may change at most.
 func effectOf(i instruction, sm int) effect {
+	const all = 1<<alwaysTrue - 1
 	first := uint8(i.bits(16, 8))
 	switch op := i.op(); op {
 	case 0x118, opDEPBAR, 0x11d, opBSSY, opYIELD, opST, opSTG, opSTG256, 0x187, 0x188, opRED, opREDF, 0x18f, 0x192, 0x19d, 0x1ab, 0x1af, opLDGSTS:
@@ -228,31 +237,37 @@ func effectOf(i instruction, sm int) effect {
 		return effect{} // who stands behind it, and where no branch leads to, did not take it
 	case opEXIT:
 		return effect{anything: !i.guarded()} // who is still there has not left
-	case 0x016, 0x020, 0x021, 0x023, opIMAD, 0x027, 0x030, 0x031, 0x036, 0x045, 0x105, 0x106, 0x108, 0x109, opS2R:
+	case 0x016, 0x020, 0x021, 0x023, opIMAD, 0x027, 0x030, 0x031, opVIADD, 0x045, 0x105, 0x106, 0x108, 0x109, opS2R:
 		return effect{first: first, count: 1}
-	case opMOV, 0x005, 0x007, 0x019, 0x029, 0x02b, 0x035, 0x110, 0x111:
+	case opMOV, 0x005, 0x007, opSHF, 0x029, 0x02b, 0x035, 0x110, 0x111:
 		return effect{first: first, count: 2}
 	case opLD, opLDG, opLDC, opLDL, opLDS:
-		return effect{first: first, count: uint8(max(4, widths[i.bits(73, 3)]) / 4), predicates: op == opLDG && i.bits(81, 3) != alwaysTrue}
+		e := effect{first: first, count: uint8(max(4, widths[i.bits(73, 3)]) / 4)}
+		if op == opLDG {
+			e.predicates = i.predicate(81)
+		}
+		return e
 	case 0x006, 0x100, 0x189: // and predicates
-		return effect{first: first, count: 1, predicates: true}
-	case 0x010:
-		return effect{first: first, count: 1, predicates: i.bits(81, 6) != 0x3f}
-	case 0x011, 0x012:
-		return effect{first: first, count: 1, predicates: i.bits(81, 3) != alwaysTrue}
+		return effect{first: first, count: 1, predicates: all}
+	case opIADD3:
+		return effect{first: first, count: 1, predicates: i.predicate(81) | i.predicate(84)}
+	case opLEA, 0x012:
+		return effect{first: first, count: 1, predicates: i.predicate(81)}
 	case opIMADWide:
-		return effect{first: first, count: 2, predicates: i.bits(81, 3) != alwaysTrue}
-	case 0x00b, 0x00c, 0x01c, 0x02a, 0x102:
-		return effect{predicates: true}
+		return effect{first: first, count: 2, predicates: i.predicate(81)}
+	case opISETP:
+		return effect{predicates: i.predicate(81) | i.predicate(84)}
+	case 0x00b, 0x01c, 0x02a, 0x102:
+		return effect{predicates: all}
 	case opATOM, opCAS, opATOMF, opATOMGF, opATOMG, opCASG:
 		m, _ := decode(i, sm)
 		if m.bytes == 0 {
 			return effect{anything: true}
 		}
-		return effect{first: first, count: uint8(max(4, m.bytes) / 4), predicates: true}
+		return effect{first: first, count: uint8(max(4, m.bytes) / 4), predicates: all}
 	default:
 		if op >= 0x080 && op < 0x0d0 || op == 0x1ac || op == 0x1c3 || op == 0x1c4 {
-			return effect{uniform: true, predicates: true}
+			return effect{uniform: true, predicates: all}
 		}
 		return effect{anything: true}
 	}

@@ -205,8 +205,8 @@ func TestWhatAnInstructionMayChangeIsAtLeastWhatNVIDIAPrints(t *testing.T) {
 			m := register.FindStringSubmatch(o)
 			switch {
 			case predicate.MatchString(o):
-				if o != "PT" && o != "UPT" && !e.predicates {
-					t.Errorf("sm_%d %s: no predicate is said to change", p.sm, p.text)
+				if n := o[len(o)-1]; n != 'T' && e.predicates>>(n-'0')&1 == 0 {
+					t.Errorf("sm_%d %s: %s is not said to change", p.sm, p.text, o)
 				}
 				continue
 			case m == nil || written || i > 0 && !slices.Contains([]string{"SHFL", "ATOM", "ATOMG", "ATOMS", "QSPC", "LOP3"}, p.name):
@@ -247,11 +247,18 @@ func TestBranchesAreDecodedAsNVIDIAPrintsThem(t *testing.T) {
 // it.
 func value(o string, wide bool) (uint64, bool) {
 	o = strings.TrimSuffix(o, ".reuse")
+	if rest, ok := strings.CutPrefix(o, "-"); ok && !strings.HasPrefix(o, "-0x") {
+		v, known := value(rest, wide)
+		return uint64(-uint32(v)), known && !wide
+	}
 	n := regexp.MustCompile(`^(U?)R(\d+)$`).FindStringSubmatch(o)
 	c := regexp.MustCompile(`^c\[0x0\]\[(0x[0-9a-f]+)\]$`).FindStringSubmatch(o)
 	switch {
-	case o == "RZ" || o == "URZ":
+	case o == "RZ" || o == "URZ" || o == "!PT":
 		return 0, true
+	case strings.HasPrefix(o, "P") || strings.HasPrefix(o, "!P"):
+		n := uint64(o[len(o)-1] - '0') // odd ones are true
+		return n&1 ^ uint64(len(o)-2), true
 	case n != nil:
 		r, _ := strconv.Atoi(n[2])
 		if n[1] == "U" {
@@ -281,7 +288,7 @@ func pattern(n int) uint32 { return uint32(n+1) * 2654435761 }
 
 func TestRegistersAreComputedAgainAsNVIDIAPrintsTheInstructions(t *testing.T) {
 	l := &lane{preds: make([]uint32, 8), thread: [3]uint32{1, 2, 3}}
-	r := &replay{lane: l, params: constants{at: 0x160}, block: [3]uint32{4, 5, 6}}
+	r := &replay{asZeroAt: -1, lane: l, params: constants{at: 0x160}, block: [3]uint32{4, 5, 6}}
 	special := map[string]uint64{"SR_TID.X": 1, "SR_TID.Y": 2, "SR_TID.Z": 3, "SR_CTAID.X": 4, "SR_CTAID.Y": 5, "SR_CTAID.Z": 6}
 	for i := range 256 {
 		l.regs = append(l.regs, pattern(i))
@@ -290,6 +297,9 @@ func TestRegistersAreComputedAgainAsNVIDIAPrintsTheInstructions(t *testing.T) {
 	for i := 0x160; i < 0x1160; i += 4 {
 		r.params.data = append(r.params.data, 0, 0, 0, 0)
 		le.PutUint32(r.params.data[i-0x160:], pattern(i))
+	}
+	for i := range l.preds {
+		l.preds[i] = uint32(i & 1)
 	}
 	computed := map[string]int{}
 	disassembled(t, func(p printed) {
@@ -301,6 +311,11 @@ func TestRegistersAreComputedAgainAsNVIDIAPrintsTheInstructions(t *testing.T) {
 		name := strings.Join(append([]string{p.name}, p.suffixes...), ".")
 		var want uint64
 		known := true
+		carries := false
+		for len(p.operands) > 1 && strings.HasPrefix(p.operands[1], "P") {
+			carries = carries || p.operands[1] != "PT"
+			p.operands = slices.Delete(p.operands, 1, 2)
+		}
 		operand := func(i int, wide bool) uint64 {
 			if len(p.operands) <= i {
 				known = false
@@ -325,8 +340,45 @@ func TestRegistersAreComputedAgainAsNVIDIAPrintsTheInstructions(t *testing.T) {
 			want = operand(1, false)*operand(2, false) + operand(3, true)
 		case "IMAD.WIDE":
 			want = uint64(int64(int32(operand(1, false)))*int64(int32(operand(2, false)))) + operand(3, true)
+		case "IMAD.X":
+			want = uint64(uint32(operand(1, false)*operand(2, false) + operand(3, false) + operand(4, false)))
+			got = uint64(uint32(got))
+		case "IADD3":
+			want = operand(1, false) + operand(2, false) + operand(3, false)
+		case "VIADD":
+			want = uint64(uint32(operand(1, false) + operand(2, false)))
+		case "IADD3.X":
+			want = operand(1, false) + operand(2, false) + operand(3, false) + operand(4, false)
+			if len(p.operands) > 5 {
+				want += operand(5, false)
+			}
+		case "LEA":
+			want = uint64(uint32(operand(1, false)<<operand(3, false))) + operand(2, false)
+		case "LEA.HI":
+			want = (operand(3, false)<<32|operand(1, false))<<operand(4, false)>>32 + operand(2, false)
+		case "LEA.HI.X":
+			want = (operand(3, false)<<32|operand(1, false))<<operand(4, false)>>32 + operand(2, false) + operand(5, false)
+		case "LEA.HI.X.SX32":
+			want = uint64(uint32(int64(int32(operand(1, false)))<<operand(3, false)>>32)) + operand(2, false) + operand(4, false)
+		case "SHF.L.U32":
+			want = uint64(uint32(operand(1, false) << operand(2, false)))
+		case "SHF.L.U64.HI":
+			want = (operand(3, false)<<32 | operand(1, false)) << operand(2, false) >> 32
+		case "SHF.R.U64":
+			want = uint64(uint32((operand(3, false)<<32 | operand(1, false)) >> operand(2, false)))
+		case "SHF.R.U32.HI":
+			want = operand(3, false) >> operand(2, false)
+		case "SHF.R.S32.HI":
+			want = uint64(uint32(int32(operand(3, false)) >> operand(2, false)))
 		default:
 			known = false
+		}
+		if name := p.name; name == "IADD3" || name == "LEA" {
+			_, carry, _ := r.sum(0)
+			if carries && carry < unknownCarry && uint64(carry) != want>>32 {
+				t.Errorf("sm_%d %016x%016x %s: carries %d of %#x", p.sm, p.in[0], p.in[1], p.text, carry, want)
+			}
+			want = uint64(uint32(want))
 		}
 		if !known || got != want || wide != (strings.Contains(name, "WIDE") || name == "LDC.64") {
 			t.Errorf("sm_%d %016x%016x %s: computed %#x, not %#x %v", p.sm, p.in[0], p.in[1], p.text, got, want, known)

@@ -10,8 +10,8 @@ import (
 
 const (
 	chunkSize  = 256 << 10
-	maxInput   = 512 << 20
-	maxStored  = 40 << 20
+	maxInput   = 1 << 30
+	maxStored  = 256 << 20
 	chunksHeld = 8
 )
 

@@ -8,6 +8,9 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
@@ -33,8 +36,47 @@ type faultReport struct {
 
 const faultPrefix = "fault: "
 
-// faultKernels are the kernels of the plants.
-var faultKernels = map[string]string{"read": testkernels.CopyAdd, "write": testkernels.Write, "atomic": testkernels.Check, "behind": testkernels.CopyAdd, "never": testkernels.CopyAdd}
+// faultKernels are the kernels of the plants; one of a library is its own.
+var faultKernels = map[string]string{"read": testkernels.CopyAdd, "write": testkernels.Write, "atomic": testkernels.Check, "behind": testkernels.CopyAdd,
+	"never": testkernels.CopyAdd, "graph": testkernels.CopyAdd, "library": testkernels.CopyAdd}
+
+// exitNoLibrary is the exit code where cuBLAS is not installed.
+const exitNoLibrary = 3
+
+var errNoLibrary = errors.New("cuBLAS is not installed")
+
+// saxpy loads cuBLAS, and returns what enqueues y += x, of n numbers of 32 bits.
+func saxpy(on driver.Stream) (func(x, y uint64, n int) error, error) {
+	var handle uintptr
+	err := errNoLibrary
+	for _, name := range []string{"libcublas.so", "libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so"} {
+		if handle, err = purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_GLOBAL); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errNoLibrary
+	}
+	call := func(function string, args ...uintptr) error {
+		symbol, err := purego.Dlsym(handle, function)
+		if err != nil {
+			return err
+		}
+		if code, _, _ := purego.SyscallN(symbol, args...); uint32(code) != 0 {
+			return fmt.Errorf("%s: code %d", function, uint32(code))
+		}
+		return nil
+	}
+	blas, one := new(uintptr), new(float32)
+	*one = 1
+	err = call("cublasCreate_v2", uintptr(unsafe.Pointer(blas)))
+	if err == nil {
+		err = call("cublasSetStream_v2", *blas, uintptr(on))
+	}
+	return func(x, y uint64, n int) error {
+		return call("cublasSaxpy_v2", *blas, uintptr(n), uintptr(unsafe.Pointer(one)), uintptr(x), 1, uintptr(y), 1)
+	}, err
+}
 
 // plantFault commits a fault of a kind, by a grid of so many blocks, in a runtime that names faults, beside honest
 // launches on other streams.
@@ -46,6 +88,9 @@ func plantFault(spec string) int {
 		return 2
 	}
 	report, err := fault(kind, blocks)
+	if errors.Is(err, errNoLibrary) {
+		return exitNoLibrary
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "planting:", err)
 		return 1
@@ -75,8 +120,9 @@ func fault(kind string, blocks int) (report faultReport, err error) {
 	write, delay, bad := kernel(testkernels.Write), kernel(testkernels.Delay), kernel(faultKernels[kind])
 	var leases []*cuda.Lease
 	var out []core.Block
+	words := 256 * blocks
 	alloc := func(on *cuda.Lease, tag core.Tag) core.Block {
-		b, e := rt.Allocate(ctx, core.Request{Bytes: 1 << 20, Stream: on.ID(), Tag: tag})
+		b, e := rt.Allocate(ctx, core.Request{Bytes: max(1<<20, 8*uint64(words)), Stream: on.ID(), Tag: tag})
 		err = errors.Join(err, e)
 		return b
 	}
@@ -90,7 +136,6 @@ func fault(kind string, blocks int) (report faultReport, err error) {
 	}
 	planted := leases[2]
 	victim := alloc(planted, "planted.victim")
-	words := 256 * blocks
 	writes := func(on *cuda.Lease, b core.Block) error {
 		return rt.LaunchNamed(ctx, "honest", on.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
 			return write.Enqueue(on.Handle(), grid(words), driver.Ptr(b.ID.Ptr), driver.U64(uint64(words)), driver.U64(1))
@@ -101,10 +146,38 @@ func fault(kind string, blocks int) (report faultReport, err error) {
 		return report, err
 	}
 	report.Accessed = victim.ID.Ptr
+	n := driver.U64(uint64(words))
+	launch := func(enqueue func() error) error {
+		return rt.LaunchNamed(ctx, "planted", planted.ID(), []core.Use{{Block: out[2].ID, Access: core.Write}}, func(context.Context) error { return enqueue() })
+	}
+	commit := func() error {
+		at := driver.Ptr(report.Accessed)
+		args := map[string][]driver.Arg{"write": {at, n, driver.U64(7)}, "atomic": {driver.Ptr(out[2].ID.Ptr), n, driver.U64(12345), at}}[kind]
+		if args == nil {
+			args = []driver.Arg{driver.Ptr(out[2].ID.Ptr), at, n, driver.U64(1)}
+		}
+		return launch(func() error { return bad.Enqueue(planted.Handle(), cuda.Blocks1D(words, 256), args...) })
+	}
+	switch kind {
+	case "graph":
+		graph, err := planted.Capture(ctx, "planted", []core.Use{{Block: out[2].ID, Access: core.Write}}, func(s driver.Stream) error {
+			return bad.Enqueue(s, cuda.Blocks1D(words, 256), driver.Ptr(out[2].ID.Ptr), driver.Ptr(report.Accessed), n, driver.U64(1))
+		})
+		if err != nil {
+			return report, err
+		}
+		commit = func() error { return graph.Launch(ctx, rt, planted) }
+	case "library":
+		add, err := saxpy(planted.Handle())
+		if err != nil {
+			return report, err
+		}
+		commit = func() error { return launch(func() error { return add(report.Accessed, out[2].ID.Ptr, 2*words) }) }
+	}
 	const mapping = 2 << 20
 	switch kind {
 	case "behind":
-		report.Accessed = victim.ID.Ptr&^(mapping-1) + mapping
+		report.Accessed = (victim.ID.Ptr + victim.Bytes + mapping - 1) &^ (mapping - 1)
 	case "never":
 		report.Accessed = 0x7000_0000_0000
 	default:
@@ -124,15 +197,8 @@ func fault(kind string, blocks int) (report faultReport, err error) {
 	if err != nil {
 		return report, err
 	}
-	n, at := driver.U64(uint64(words)), driver.Ptr(report.Accessed)
-	args := map[string][]driver.Arg{"write": {at, n, driver.U64(7)}, "atomic": {driver.Ptr(out[2].ID.Ptr), n, driver.U64(12345), at}}[kind]
-	if args == nil {
-		args = []driver.Arg{driver.Ptr(out[2].ID.Ptr), at, n, driver.U64(1)}
-	}
 	began := time.Now()
-	err = rt.LaunchNamed(ctx, "planted", planted.ID(), []core.Use{{Block: out[2].ID, Access: core.Write}}, func(context.Context) error {
-		return bad.Enqueue(planted.Handle(), cuda.Blocks1D(words, 256), args...)
-	})
+	err = commit()
 	if err == nil {
 		err = rt.Streams().Synchronize(ctx, planted.ID())
 	}

@@ -1,0 +1,114 @@
+package findings
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/gpucore"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
+)
+
+// A kernel is of the launch in flight that enqueued it with those parameters; where others may have done that, it is not said.
+func TestAKernelIsOfTheLaunchThatEnqueuedIt(t *testing.T) {
+	ctx := t.Context()
+	s := teststack.Open(t, teststack.Config{Pool: &cuda.PoolConfig{}, Async: cuda.AsyncConfig{ReapInterval: -1}})
+	q := new(Enqueued)
+	l, err := s.Streams.Acquire(ctx, "test")
+	must.Do(t, err)
+	b, err := s.Runtime.Allocate(ctx, core.Request{Bytes: 4096, Stream: l.ID()})
+	must.Do(t, err)
+	release, err := s.Sim.Hold(l.Handle())
+	must.Do(t, err)
+	kernel := func(args ...driver.Arg) *driver.Launch {
+		return &driver.Launch{Stream: l.Handle(), Grid: driver.Dim{X: 2}, Block: driver.Dim{X: 64, Y: 1, Z: 1}, Args: args}
+	}
+	launch := func(name string, k *driver.Launch) {
+		t.Helper()
+		must.Do(t, s.Runtime.LaunchNamed(ctx, name, l.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+			q.Note(s.Streams, k, "k")
+			return nil
+		}))
+	}
+	grid := func(params ...any) *gpucore.Grid {
+		g := &gpucore.Grid{Blocks: [3]uint32{2, 1, 1}, Threads: [3]uint32{64, 1, 1}}
+		for _, p := range params {
+			g.Params, _ = binary.Append(g.Params, binary.LittleEndian, p)
+		}
+		return g
+	}
+	is := func(what string, g *gpucore.Grid, want string) {
+		t.Helper()
+		list, sure := q.launches("k", g)
+		var names []string
+		for _, u := range list {
+			names = append(names, u.Launch)
+		}
+		if !sure {
+			names = append(names, "?")
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s it is of %q, want %q", what, got, want)
+		}
+	}
+	is("before anything was enqueued", grid(), "?")
+	launch("first", kernel(driver.U64(1), driver.U32(7), driver.U64(2)))
+	launch("second", kernel(driver.U64(1), driver.U32(7), driver.U64(3)))
+	is("by the last parameter", grid(uint64(1), uint32(7), uint32(0), uint64(2)), "first")
+	is("by the last parameter", grid(uint64(1), uint32(7), uint32(0), uint64(3)), "second")
+	is("with other parameters", grid(uint64(1), uint32(7), uint32(0), uint64(4)), "?")
+	is("with fewer", grid(uint64(1), uint32(7)), "?")
+	is("without parameters", grid(), "?")
+	wide := grid(uint64(1), uint32(7), uint32(0), uint64(2))
+	wide.Threads[0] = 32
+	is("with other threads", wide, "?")
+	is("by the kernel's name", nil, "second first")
+	if list, sure := q.launches("another", nil); sure {
+		t.Errorf("another kernel is of %v", list)
+	}
+	launch("third", kernel(driver.U64(1), driver.U32(7), driver.U64(2)))
+	is("of two alike", grid(uint64(1), uint32(7), uint32(0), uint64(2)), "third first")
+
+	q.Note(s.Streams, kernel(driver.U64(9)), "k") // by nothing that the runtime knows
+	is("enqueued beside the launches", grid(uint64(9)), "?")
+	must.Do(t, s.Runtime.LaunchNamed(ctx, "outer", l.ID(), []core.Use{{Block: b.ID, Access: core.Read}}, func(context.Context) error {
+		return s.Runtime.LaunchNamed(ctx, "inner", l.ID(), []core.Use{{Block: b.ID, Access: core.Read}}, func(context.Context) error {
+			q.Note(s.Streams, kernel(driver.U64(10)), "k")
+			return nil
+		})
+	}))
+	is("of two launches that were open at once", grid(uint64(10)), "?")
+
+	launch("old", kernel(driver.U64(11)))
+	is("of a launch that is kept", grid(uint64(11)), "old")
+	for i := range 40 {
+		launch(fmt.Sprint("more ", i), kernel(driver.U64(12)))
+	}
+	is("of a launch that is not kept any more", grid(uint64(11)), "?")
+	release()
+	must.Do(t, s.Streams.Synchronize(ctx, l.ID()))
+	is("when all are done", grid(uint64(12)), "?")
+	launch("new", kernel(driver.U64(12)))
+	release, err = s.Sim.Hold(l.Handle())
+	must.Do(t, err)
+	launch("newer", kernel(driver.U64(11)))
+	is("where the old one is done", grid(uint64(11)), "newer")
+	release()
+
+	g, err := l.Capture(ctx, "graph", nil, func(driver.Stream) error {
+		q.Note(s.Streams, kernel(driver.U64(13)), "k")
+		return nil
+	})
+	must.Do(t, err)
+	is("of a graph", grid(uint64(13)), "?")
+	must.Do(t, g.Close())
+	_, err = s.Runtime.Deallocate(ctx, b.ID)
+	must.Do(t, err)
+	must.Do(t, l.Release())
+}
