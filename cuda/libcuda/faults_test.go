@@ -135,7 +135,7 @@ func TestEnqueuedKernelsAreToldByName(t *testing.T) {
 	must(t, d.WatchFaults(func() bool { return false }, func(l *driver.Launch, kernel string) {
 		told = append(told, fmt.Sprint(kernel, l.Grid.X))
 	}))
-	m, err := d.ModuleLoad(driver.Image{PTX: []byte("any")})
+	m, err := d.ModuleLoad(image(""))
 	must(t, err)
 	function, err := d.ModuleFunction(m, "fake_echo3")
 	must(t, err)
