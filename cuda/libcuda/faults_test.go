@@ -133,18 +133,15 @@ func TestEnqueuedKernelsAreToldByName(t *testing.T) {
 	d := f.open()
 	var told []string
 	must(t, d.WatchFaults(func() bool { return false }, func(l *driver.Launch, kernel string) {
-		told = append(told, fmt.Sprint(kernel, l.Grid.X))
+		told = append(told, kernel)
 	}))
-	m, err := d.ModuleLoad(image(""))
-	must(t, err)
-	function, err := d.ModuleFunction(m, "fake_echo3")
-	must(t, err)
-	must(t, d.Launch(&driver.Launch{Function: function, Grid: driver.Dim{X: 4}}))
+	b := newBench(t, f, d)
+	defer b.close()
+	must(t, d.Launch(b.launch()))
 	f.fail("cuLaunchKernel", 1, driver.InvalidValue)
-	if d.Launch(&driver.Launch{Function: function, Grid: driver.Dim{X: 5}}) == nil {
+	if d.Launch(b.launch()) == nil {
 		t.Error("a launch that fails does not")
 	}
 	f.fail("cuLaunchKernel", 0, 0)
-	equal(t, "told", fmt.Sprint(told), "[fake_echo34]")
-	must(t, d.ModuleUnload(m))
+	equal(t, "told", fmt.Sprint(told), "[fake_echo3]")
 }
