@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -60,10 +62,49 @@ func (p *Plant) writeLate(ctx context.Context, own core.Block, kept uint64, on *
 	})
 }
 
+// plantUseAfterFreeRead reads a victim that was given back: by a kernel where a hunt has taken its memory off the map, which
+// then names the access, and else by a copy.
 func plantUseAfterFreeRead(ctx context.Context, p *Plant) error {
+	if strings.Contains(string(p.rt.GuardStatus().Setting), "unmap") {
+		return p.onStream(ctx, func(on *cuda.Lease) error { return p.readUnmapped(ctx, on) })
+	}
 	return p.freed(ctx, func(b core.Block, on *cuda.Lease) error {
 		return p.rt.Driver().CopyToHostAsync(make([]byte, 64), b.ID.Ptr, on.Handle())
 	})
+}
+
+// readUnmapped counts the digits of a victim that is not there any more, into a block of its own.
+func (p *Plant) readUnmapped(ctx context.Context, on *cuda.Lease) error {
+	module, err := workload.Load(p.rt.Driver())
+	if err != nil {
+		return err
+	}
+	k, err := kernels.Find(module)
+	if err != nil {
+		return err
+	}
+	own, err := p.allocateOn(ctx, on)
+	if err != nil {
+		return err
+	}
+	victim, err := p.victimOn(ctx, on)
+	if err != nil {
+		return err
+	}
+	if _, err := p.rt.Deallocate(ctx, victim.ID); err != nil {
+		return err
+	}
+	for p.rt.Core().State(victim.ID) != core.Freed {
+		if err := errors.Join(p.rt.ReapPending(ctx), ctx.Err()); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	const digits = 256
+	err = k.Histogram.Launch(ctx, p.rt, on, cuda.Blocks1D(digits, digits), []core.Use{{Block: own.ID, Access: core.Write}},
+		driver.Ptr(victim.ID.Ptr), driver.Ptr(own.ID.Ptr), driver.U32(plantBytes/4), driver.U32(0))
+	p.answered(errors.Join(err, p.rt.Streams().Synchronize(ctx, on.ID())))
+	return nil
 }
 
 func plantDoubleFree(ctx context.Context, p *Plant) error {
