@@ -1,6 +1,6 @@
 // Metrics writes the tables of docs/metrics.md: the metrics from package
-// telemetry/metrics, the spans from package spancontract. The prose around them
-// is written by hand.
+// telemetry/metrics, the spans from package spancontract; and that of Xids in docs/operate.md,
+// from package internal/kmsg. The prose around them is written by hand.
 //
 //go:generate go run .
 package main
@@ -12,31 +12,40 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/dev/spancontract"
+	"github.com/fencepost-gpu/fencepost/internal/kmsg"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
-// page is the document, from this package's folder, where go generate and go test run.
-const page = "../../../docs/metrics.md"
+// parts are the generated parts of a page.
+type parts map[string]func() string
+
+// pages are the documents, from this package's folder, where go generate and go test run.
+var pages = map[string]parts{
+	"../../../docs/metrics.md": {"metrics": metricRows, "spans": spanRows, "attributes": attributeRows},
+	"../../../docs/operate.md": {"Xids": xidRows},
+}
 
 func main() {
-	text, err := os.ReadFile(page)
-	if err == nil {
-		if text, err = document(text); err == nil {
-			err = os.WriteFile(page, text, 0o644) //nolint:gosec // a page for everybody
+	for page, of := range pages {
+		text, err := os.ReadFile(page)
+		if err == nil {
+			if text, err = document(text, of); err == nil {
+				err = os.WriteFile(page, text, 0o644) //nolint:gosec // a page for everybody
+			}
 		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "metrics:", err)
-		os.Exit(1)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "metrics:", err)
+			os.Exit(1)
+		}
 	}
 }
 
 // document replaces the generated parts of the page. A page without the marks of
 // a part is an error.
-func document(old []byte) ([]byte, error) {
+func document(old []byte, of parts) ([]byte, error) {
 	text := string(old)
-	for name, part := range map[string]func() string{"metrics": metricRows, "spans": spanRows, "attributes": attributeRows} {
+	for name, part := range of {
 		begin, end := "<!-- "+name+": generated -->\n", "<!-- "+name+": end -->\n"
 		before, rest, begun := strings.Cut(text, begin)
 		_, after, ended := strings.Cut(rest, end)
@@ -56,6 +65,15 @@ func metricRows() string {
 			kind += " by `" + strings.Join(labels, "`, `") + "`"
 		}
 		rows += fmt.Sprintf("| %#q | %s | %s |\n", m.Name, kind, strings.TrimSpace(m.Help+" "+notes[m.Name]))
+	}
+	return rows
+}
+
+func xidRows() string {
+	rows := "| Xid | whose | what it is | what to do |\n| --- | --- | --- | --- |\n"
+	for _, m := range kmsg.Meanings() {
+		numbers := strings.Trim(strings.ReplaceAll(fmt.Sprint(m.Numbers), " ", ", "), "[]")
+		rows += fmt.Sprintf("| %s | %s | %s | %s |\n", numbers, m.Whose, m.What, m.Do)
 	}
 	return rows
 }

@@ -9,14 +9,16 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
-func TestThePageIsCurrent(t *testing.T) {
-	text, err := os.ReadFile(page)
-	must.Do(t, err)
-	if made, err := document(text); err != nil || !bytes.Equal(made, text) {
-		t.Errorf("docs/metrics.md is not what the definitions say (%v): make generate", err)
-	}
-	if _, err := document([]byte("a page without marks")); err == nil {
-		t.Error("a page without marks was taken")
+func TestThePagesAreCurrent(t *testing.T) {
+	for page, of := range pages {
+		text, err := os.ReadFile(page)
+		must.Do(t, err)
+		if made, err := document(text, of); err != nil || !bytes.Equal(made, text) {
+			t.Errorf("%s is not what the definitions say (%v): make generate", page, err)
+		}
+		if _, err := document([]byte("a page without marks"), of); err == nil {
+			t.Error("a page without marks was taken")
+		}
 	}
 }
 
