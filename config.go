@@ -167,6 +167,11 @@ type Config struct {
 	// After a fault it takes up to 0.3 s longer until calls fail, seconds if all threads of the device were busy, and nothing is said to
 	// be done meanwhile; see docs/guard.md. One runtime of a process names faults. FENCEPOST_FAULTS.
 	Faults FaultMode
+	// KernelLog reads the kernel's log, /dev/kmsg, when the device is lost: the finding then has the Xids that the driver wrote of the
+	// device since Open, and what they mean. It comes up to a second later, after the call that met the loss returned. Linux only, with
+	// CAP_SYSLOG or where kernel.dmesg_restrict is 0; where the log cannot be read [GuardStatus] says why, and nothing else
+	// changes. FENCEPOST_KERNEL_LOG, 1 or 0.
+	KernelLog bool
 	// GuardConfig tunes the guard. Its Mode, Device, Memory, Findings, Events and OnStack
 	// are set by Open, SampleBytes and Hunt also by Guard, and Refuse by
 	// PolicyRefuse. Its HuntTags are in FENCEPOST_GUARD_TAGS, separated by

@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 )
@@ -12,4 +13,11 @@ func LoadLibraryFrom(t *testing.T, path string) {
 	before := loadLibrary
 	loadLibrary = func() (*libcuda.Library, error) { return libcuda.LoadPath(path) }
 	t.Cleanup(func() { loadLibrary = before })
+}
+
+// KernelLogAt makes Open take path for the kernel's log, and Xids wait so long, until the test ends.
+func KernelLogAt(t *testing.T, path string, patience time.Duration) {
+	path, kernelLogPath = kernelLogPath, path
+	patience, xidPatience = xidPatience, patience
+	t.Cleanup(func() { kernelLogPath, xidPatience = path, patience })
 }

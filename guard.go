@@ -26,6 +26,8 @@ type GuardStatus struct {
 	Policy  GuardPolicy `json:"policy"`
 	// Faults is "armed" where faults of kernels are named, see [Config.Faults], "off", or "not armed: " and why.
 	Faults string `json:"faults"`
+	// KernelLog is "read" where a lost device's finding has its Xids, see [Config.KernelLog], "off", or "not readable: " and why.
+	KernelLog string `json:"kernel_log"`
 	// HuntTags are the hunted tags.
 	HuntTags []string `json:"hunt_tags"`
 	// Numbers are the guard's own, by name.
@@ -40,7 +42,7 @@ func (r *Runtime) GuardStatus() GuardStatus {
 	if setting.Mode == debugguard.Sample && r.guard.SampleRate() == 0 {
 		setting.SampleBytes = r.guard.SampleBytes() // also where it is the configuration's
 	}
-	s := GuardStatus{Setting: GuardMode(setting.String()), Policy: r.policy, Faults: cmp.Or(r.faults.state, string(FaultsOff)), HuntTags: []string{}, Numbers: map[string]uint64{}, Findings: r.findings.Total()}
+	s := GuardStatus{Setting: GuardMode(setting.String()), Policy: r.policy, Faults: cmp.Or(r.faults.state, string(FaultsOff)), KernelLog: r.kernelLog.state, HuntTags: []string{}, Numbers: map[string]uint64{}, Findings: r.findings.Total()}
 	for _, tag := range r.guard.HuntedTags() {
 		s.HuntTags = append(s.HuntTags, string(tag))
 	}

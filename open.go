@@ -62,7 +62,9 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err := r.openDumps(cfg); err != nil {
 		return nil, errors.Join(err, r.unwind(ctx))
 	}
+	r.openKernelLog(cfg)
 	r.reporter = r.newReporter(cfg)
+	r.onClose(r.closeKernelLog)
 	r.onClose(r.reporter.Wait) // a dump of the GPU may have been read as late as here
 	if err := r.build(cfg); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CloseTimeout)
@@ -85,6 +87,9 @@ func newCollection(cfg Config) *telemetry.Findings {
 func (r *Runtime) newReporter(cfg Config) *findings.Reporter {
 	to := findings.Config{Collection: r.findings, LookAtHealth: r.health.LookSoon, OnFinding: cfg.OnFinding,
 		Incidents: r.incidents, Dumps: r.dumps, Stack: r.findingStack, Fault: r.faultDump}
+	if r.kernelLog.log != nil {
+		to.Xids = r.xids
+	}
 	if cfg.GuardPolicy == PolicyStop {
 		to.Stop = &findings.StopConfig{Flushes: r.flushes(cfg), OnStop: cfg.OnStop, ExitCode: stopExitCode}
 	}

@@ -60,6 +60,7 @@ type Runtime struct {
 	streams    *cuda.StreamPool
 	deviceWork deviceWork
 	faults     faults
+	kernelLog  kernelLog
 	memory     *cuda.MemoryManager
 	pool       pooled // nil if the backend has none
 	ops        deviceops.Device

@@ -35,6 +35,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode"},
 	{"FENCEPOST_GUARD_POLICY", "GuardPolicy", "what follows a finding: report, refuse or stop"},
 	{"FENCEPOST_FAULTS", "Faults", "whether the driver's core dumps name faults of kernels: off or name"},
+	{"FENCEPOST_KERNEL_LOG", "KernelLog", "whether the Xids of a lost device are read from the kernel's log: 1 or 0"},
 	{"FENCEPOST_GUARD_TAGS", "GuardConfig.HuntTags", "tags to hunt, separated by commas"},
 	{"FENCEPOST_INCIDENTS", "Incidents", "the folder for incident files"},
 	{"FENCEPOST_TRACE_LEVEL", "TraceLevel", "what becomes a span: off, launches or operations"},

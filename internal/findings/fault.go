@@ -20,27 +20,40 @@ const dumpSource = "gpu-core-dump"
 // dumpTakes is how long a dump is waited for: one of all the threads of an H200 takes 12 s.
 const dumpTakes = time.Minute
 
-// explainLater tells of a lost device when its dump is read, if one has begun.
+// explainLater tells of a lost device when its dump is read, if one has begun, and the kernel's log, if it is to be.
 func (r *Reporter) explainLater(f core.Finding) (later bool) {
-	if f.Kind != names.FindingStickyError || r.cfg.Fault == nil {
+	if f.Kind != names.FindingStickyError {
 		return false
 	}
-	wait := r.cfg.Fault()
-	if wait == nil {
+	var wait func(context.Context) (*gpucore.Dump, error)
+	if r.cfg.Fault != nil {
+		wait = r.cfg.Fault()
+	}
+	if wait == nil && r.cfg.Xids == nil {
 		return false
 	}
 	r.explaining.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), dumpTakes)
-		defer cancel()
-		if d, err := wait(ctx); err != nil {
-			f.Text += "; what the GPU did is not known: " + err.Error()
-		} else {
-			stack, _ := r.cfg.Stack()
-			f = r.translator.explain(f, d, stack)
+		if wait != nil {
+			f = r.explainByDump(f, wait)
+		}
+		if r.cfg.Xids != nil {
+			f.Text += "; " + r.cfg.Xids()
 		}
 		r.handle(f)
 	})
 	return true
+}
+
+func (r *Reporter) explainByDump(f core.Finding, wait func(context.Context) (*gpucore.Dump, error)) core.Finding {
+	ctx, cancel := context.WithTimeout(context.Background(), dumpTakes)
+	defer cancel()
+	d, err := wait(ctx)
+	if err != nil {
+		f.Text += "; what the GPU did is not known: " + err.Error()
+		return f
+	}
+	stack, _ := r.cfg.Stack()
+	return r.translator.explain(f, d, stack)
 }
 
 // Wait waits for what is told later, while ctx lasts.

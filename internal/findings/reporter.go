@@ -48,6 +48,8 @@ type Config struct {
 	Stop *StopConfig
 	// Fault, if not nil, returns what waits for the GPU's core dump, if one has begun, or else nil.
 	Fault func() func(context.Context) (*gpucore.Dump, error)
+	// Xids, if not nil, says what the kernel's log has of a lost device. It may wait for a second.
+	Xids func() string
 	// Stack is the stack that the blocks and streams of a finding are of, or false
 	// until it is built.
 	Stack func() (Stack, bool)
