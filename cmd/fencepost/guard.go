@@ -145,7 +145,8 @@ func showGuard(c *console, answer []byte, asJSON bool) error {
 	if len(s.HuntTags) > 0 {
 		hunted = strings.Join(s.HuntTags, ", ")
 	}
-	c.printf("guard        %s, policy %s\nhunted tags  %s\nfaults       %s\nfindings     %d\n", s.Setting, s.Policy, hunted, cmp.Or(s.Faults, "not known"), s.Findings)
+	c.printf("guard        %s, policy %s\nhunted tags  %s\nfaults       %s\nkernel log   %s\nfindings     %d\n", s.Setting, s.Policy, hunted,
+		cmp.Or(s.Faults, "not known"), cmp.Or(s.KernelLog, "not known"), s.Findings)
 	for _, name := range slices.Sorted(maps.Keys(s.Numbers)) {
 		if n := s.Numbers[name]; n > 0 { // what did not happen is not listed
 			c.printf("  %-18s %-12d %s\n", name, n, guardNumbers[name])

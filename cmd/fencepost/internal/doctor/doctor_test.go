@@ -113,6 +113,14 @@ func (s System) simulating() System {
 	return s
 }
 
+// logging passes the self-test on a machine whose kernel's log is so.
+func (s System) logging(state string) System {
+	s.Test = func(context.Context, fencepost.Config) SelfTest {
+		return SelfTest{OK: true, Device: &fencepost.DeviceChoice{Kind: fencepost.CUDA}, KernelLog: state}
+	}
+	return s
+}
+
 func (s System) failing(step, text string) System {
 	s.Test = func(context.Context, fencepost.Config) SelfTest { return SelfTest{Step: step, Error: text} }
 	return s
@@ -163,6 +171,7 @@ func TestEachProblemSaysWhatToDo(t *testing.T) {
 		"a typing error":    {machine().with(map[string]string{"FENCEPOST_DEVCE": "cuda"}), "auto", Warning, "FENCEPOST_DEVCE is no variable of Fencepost and has no effect; the nearest known name is FENCEPOST_DEVICE", "correct its name"},
 		"a pool not chosen": {machine().with(map[string]string{"FENCEPOST_POOL_LIMIT": "1GiB", "FENCEPOST_RESOURCE": "async"}), "auto", Note, "FENCEPOST_POOL_LIMIT has no effect: the backend is async", "FENCEPOST_RESOURCE=pool"},
 		"no dumps":          {machine().withVersion(12040).with(map[string]string{"FENCEPOST_FAULTS": "name"}), "auto", Warning, "faults of kernels cannot be named", "unset FENCEPOST_FAULTS"},
+		"no kernel log":     {machine().logging("not readable: open /dev/kmsg: operation not permitted; run with CAP_SYSLOG"), "auto", Warning, "open /dev/kmsg: operation not permitted", "CAP_SYSLOG"},
 		"MPS":               {machine().withFile("tmp/nvidia-mps/control", ""), "auto", Note, "/tmp/nvidia-mps", "nothing"},
 		"WSL":               {machine().withFile("dev/dxg", ""), "auto", Note, "this is WSL", "nothing"},
 		"a failed test":     {machine().failing("compare", "word 3 came back wrong"), "auto", Severe, `failed at "compare": word 3`, "docs/kubernetes.md"},

@@ -187,6 +187,10 @@ func (r *Report) judgeHost() {
 		r.say(Note, "MPS seems to run in "+r.Host.MPS+": a fault of one client can end the others' work, and limits may be set there",
 			"nothing, if that is meant")
 	}
+	if why, not := strings.CutPrefix(r.SelfTest.KernelLog, "not readable: "); not {
+		why, fix, _ := strings.Cut(why, "; ")
+		r.say(Warning, "the Xids of a lost device cannot be told: "+why, cmp.Or(fix, "unset FENCEPOST_KERNEL_LOG"))
+	}
 	if r.Host.WSL {
 		r.say(Note, "this is WSL: pinned host memory is scarce, and devices may lack memory pools", "nothing, if the self-test passed")
 	}

@@ -124,6 +124,9 @@ func (r *Report) printSelfTest(p printer) {
 	if t.Pool != nil {
 		p.line("pool", "%s", t.Pool)
 	}
+	if t.KernelLog != "off" {
+		p.line("kernel log", "%s", t.KernelLog)
+	}
 	switch {
 	case t.OK:
 		p.line("result", "ok in %.0f ms: allocated, filled, copied back, compared, freed%s", t.Milliseconds,

@@ -127,6 +127,8 @@ type SelfTest struct {
 	// RedZones is whether the device compared the red zones around a block. A
 	// budget with no room for them leaves them out.
 	RedZones bool `json:"red_zones_verified"`
+	// KernelLog is that of [fencepost.GuardStatus].
+	KernelLog string `json:"kernel_log,omitempty"`
 	// Step is the last that was tried, and Error what went wrong there.
 	Step         string  `json:"step"`
 	Error        string  `json:"error,omitempty"`
