@@ -33,11 +33,7 @@ func check(t *testing.T, d *Dump, err error) {
 // small is a dump with two warps of two lanes.
 func small(t testing.TB, sm string, code ...instruction) []byte {
 	var b bytes.Buffer
-	err := writeDump(&b, func(yield func(part)) {
-		device(yield, sm, 2, 14, code...)
-		running(yield, 1, 1, 2, func([]byte) {})
-	})
-	if err != nil {
+	if err := writeDump(&b, made(sm, 1, 1, 2, code...).ended(1, 2)); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
