@@ -69,6 +69,11 @@ type Config struct {
 	// that is made, as CUDA may. By default a handle never comes again, so
 	// that naming a stream that is gone is an error.
 	ReuseStreamHandles bool
+	// CoreDump, if not empty, is where the device writes a GPU core dump, in the form of CUDA's driver, when a kernel touches memory
+	// that is not mapped: the first such kernel, with its parameters, the address and the kernels that run beside it. A twin has no
+	// threads, so it is thread 0 of block 0. All of it is written before the context is lost. It is a path of a file, or of a named pipe, which
+	// must be read to the end or the device waits for ever. A fault of a copy or fill has none. See [Device.WatchFaults].
+	CoreDump string
 	// OnFinding, if not nil, is called for each new finding, on the
 	// goroutine that found it. It must not call the device.
 	OnFinding func(Finding)

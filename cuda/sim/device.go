@@ -37,6 +37,8 @@ type Device struct {
 	dead    chan struct{}
 	die     sync.Once
 	closed  atomic.Bool
+	dumped  sync.Once
+	watch   faultWatch
 	workers sync.WaitGroup
 
 	// number orders the devices of the process; fabric is those that this

@@ -57,6 +57,13 @@
 // polling always ends. The same seed with the same calls from one goroutine
 // gives the same schedule.
 //
+// # Core dumps
+//
+// With [Config.CoreDump] a kernel that touches memory which is not mapped is dumped as by CUDA's driver
+// (kernels with their parameters, the address, how it was accessed), all of it before the context is lost. A twin is one thread:
+// the first byte that is not there is its access, of the widest instruction that fits. That the driver may say meanwhile of the
+// kernel that it is done can be injected ([Device.FalseSuccess]), and [Device.WatchFaults] is what helps.
+//
 // # The oracle
 //
 // Vector clocks follow every call: stream order, the event records that waits

@@ -15,7 +15,9 @@ type event struct {
 }
 
 // EventCreate makes an event. It does not block.
-func (d *Device) EventCreate() (driver.Event, error) { return d.makeEvent(mEventCreate, false) }
+func (d *Device) EventCreate() (driver.Event, error) {
+	return d.makeEvent(mEventCreate, d.watch.begun != nil)
+}
 
 func (d *Device) makeEvent(m *method, timing bool) (driver.Event, error) {
 	if err := d.begin(m); err != nil {
@@ -110,6 +112,9 @@ func (d *Device) EventQuery(h driver.Event) (done bool, err error) {
 	}
 	if !e.current.done() {
 		return false, nil
+	}
+	if err := d.unlessFaulting(mEventQuery); err != nil {
+		return false, err
 	}
 	d.learn(e.clock)
 	d.sawDone(e.current)

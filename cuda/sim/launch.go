@@ -29,6 +29,9 @@ func (d *Device) Launch(l *driver.Launch) error {
 	if err != nil {
 		return err
 	}
+	if d.watch.launched != nil { // before it can fault
+		d.watch.launched(l, k.Name)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.state(mLaunch); err != nil {

@@ -55,6 +55,9 @@ type op struct {
 	launches []*declaration
 	launched core.Stack
 	strayed  bool
+
+	timed bool  // opMark: of an event with timing
+	fell  *fell // opLaunch: it has faulted, and that is yet to be said
 }
 
 var opPool = sync.Pool{New: func() any { return new(op) }}
@@ -161,7 +164,7 @@ func (d *Device) mark(s *stream, timed bool) *moment {
 		return nil
 	}
 	o := newOp(opMark, "mark")
-	o.moment = new(moment)
+	o.moment, o.timed = new(moment), timed
 	noted := o.moment
 	d.push(s, o)
 	return noted
@@ -175,6 +178,7 @@ func (s *stream) pass() {
 	defer s.mu.Unlock()
 	if last := s.queue.last(); last != nil {
 		last.end = s.seq
+		s.pretend()
 		return
 	}
 	s.done.Store(s.seq)
@@ -192,6 +196,7 @@ func (d *Device) push(s *stream, o *op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue.push(o)
+	s.pretend()
 	if d.chooser != nil {
 		d.stalled.Broadcast()
 		d.stir()
@@ -210,6 +215,11 @@ func (d *Device) serve(s *stream) {
 	for o := s.begin(); o != nil; o = d.advance(s, o) {
 		d.delay(s)
 		d.run(o)
+		if o.fell != nil {
+			d.lie(s)
+			o.fell.wait(d)
+			d.dumpFault(o, o.fell.r)
+		}
 		if o.moment != nil {
 			o.moment.note(d.sinceOpen())
 		}
@@ -354,7 +364,15 @@ func (d *Device) step() bool {
 		return false
 	}
 	o := s.begin()
-	d.run(o)
+	switch {
+	case o.fell != nil:
+		d.dumpFault(o, o.fell.r)
+	default:
+		if d.run(o); o.fell != nil {
+			d.lie(s)
+			return true
+		}
+	}
 	s.spend(o)
 	d.advance(s, o)
 	if d.isDead() {
@@ -368,7 +386,7 @@ func (d *Device) choose() *stream {
 	var ready, quick []*stream
 	for _, s := range d.slots.owners {
 		o := s.begin()
-		if o == nil || o.kind == opWait && !o.waitFor.passable() {
+		if o == nil || o.kind == opWait && !o.waitFor.passable() || o.fell != nil && o.fell.said.Err() == nil {
 			continue
 		}
 		ready = append(ready, s)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,7 @@ type stream struct {
 	waiters int
 	queue   fifo[*op]
 	working bool // a goroutine serves the queue
+	lying   bool // the first in the queue has faulted, and is said to be done
 }
 
 // slots gives streams their places in vector clocks. A destroyed stream's
@@ -174,6 +176,9 @@ func (d *Device) StreamQuery(h driver.Stream) (done bool, err error) {
 	if s.done.Load() < s.seq {
 		return false, nil
 	}
+	if err := d.unlessFaulting(mStreamQuery); err != nil {
+		return false, err
+	}
 	d.learn(s.now())
 	d.sawDone(record{s: s, seq: s.seq})
 	return true, nil
@@ -189,6 +194,9 @@ func (d *Device) StreamSynchronize(h driver.Stream) error {
 	if err := s.prohibited(mStreamSynchronize); err != nil {
 		d.mu.Unlock()
 		return err
+	}
+	if d.watch.begun != nil && s.capture == nil {
+		d.mark(s, true)
 	}
 	target, clock := record{s: s, seq: s.seq}, s.now()
 	d.mu.Unlock()
@@ -230,7 +238,7 @@ func (d *Device) synchronized(m *method, clocks ...stamp) error {
 	d.fileStrays(d.strays.seenDone(clocks))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.state(m); err != nil {
+	if err := cmp.Or(d.state(m), d.unlessFaulting(m)); err != nil {
 		return err
 	}
 	for _, c := range clocks {

@@ -121,7 +121,7 @@ func repeat(b []byte, n int) {
 func (d *Device) illegal(o *op, r Range) {
 	if of := d.crossedTo(o, r); of != nil {
 		d.report(IllegalAddress, of, o.accessOf(r.Ptr, r.Ptr+r.Bytes).party(r.Access), Party{})
-		d.fail(driver.IllegalAddress, o.reached(r))
+		d.lose(o, r)
 		return
 	}
 	d.illegalAt(o, r, d.lastAt(r))
@@ -150,5 +150,5 @@ func (d *Device) illegalAt(o *op, r Range, gone *block) {
 		end = gone.lockedFreeParty()
 	}
 	d.report(IllegalAddress, gone, o.accessOf(r.Ptr, r.Ptr+r.Bytes).party(r.Access), end)
-	d.fail(driver.IllegalAddress, o.reached(r))
+	d.lose(o, r)
 }
