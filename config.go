@@ -159,10 +159,10 @@ type Config struct {
 	// the process, once, in a goroutine of its own, when the finding has been
 	// delivered. It may close the runtime.
 	OnStop func(core.Finding)
-	// Faults is FaultsOff or FaultsNamed; empty means FaultsNamed where Guard is a hunt, and FaultsOff elsewhere. FaultsNamed makes the
+	// Faults is FaultsOff or FaultsNamed; empty means FaultsNamed where Guard is a hunt on a GPU, and FaultsOff elsewhere. FaultsNamed makes the
 	// driver write a core dump, without memory, when a kernel faults, through a pipe in a folder that only this user can enter:
-	// a finding then names kernel, launch, block, thread, address and whose memory that was, instead of what was in flight. It needs a
-	// GPU, a driver of CUDA 12.5, and that nothing in the process has made a context on the device, or asked for dumps, before Open;
+	// a finding then names kernel, launch, block, thread, address and whose memory that was, instead of what was in flight. It needs
+	// Linux, a driver of CUDA 12.5 or the simulated device, and that nothing in the process has made a context on the device, or asked for dumps, before Open;
 	// [GuardStatus] says whether that is so. Events have timing then, which costs a launch some 2 µs.
 	// After a fault it takes up to 0.3 s longer until calls fail, seconds if all threads of the device were busy, and nothing is said to
 	// be done meanwhile; see docs/guard.md. One runtime of a process names faults. FENCEPOST_FAULTS.

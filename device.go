@@ -92,14 +92,15 @@ func (r *Runtime) findDriver(cfg Config) (driver.Driver, bool, error) {
 func (r *Runtime) openSim(cfg Config) (driver.Driver, error) {
 	simulated := cfg.Sim
 	simulated.Ordinal, simulated.OnFinding = cfg.Ordinal, r.reporter.FromOracle
-	device, err := sim.Open(simulated)
+	device, err := r.openArmed(dumping{
+		arm:    func(file string) error { simulated.CoreDump = file; return nil },
+		disarm: func() error { return nil },
+		open:   func() (watched, error) { return sim.Open(simulated) },
+	}, cfg)
 	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok && (e.Field == "Bytes" || e.Field == "UUID") {
 		return nil, invalid("Sim."+e.Field, e.Reason)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return device, nil
+	return device, err
 }
 
 // DeviceChoice says which device a runtime is on, and why.
@@ -165,7 +166,16 @@ func (r *Runtime) openGPU(cfg Config) (driver.Driver, error) {
 	if err := serves(lib, cfg); err != nil {
 		return nil, err
 	}
-	return r.openArmed(lib, cfg)
+	device, err := r.openArmed(dumping{
+		inHunts: true,
+		arm:     func(file string) error { return lib.ArmDump(cfg.Ordinal, file) },
+		disarm:  lib.DisarmDump,
+		open:    func() (watched, error) { return lib.Open(cfg.Ordinal) },
+	}, cfg)
+	if err != nil {
+		return nil, broken(err)
+	}
+	return device, nil
 }
 
 func countOf(n int) string {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/faultdump"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
@@ -26,7 +25,7 @@ const (
 	FaultsNamed FaultMode = "name"
 )
 
-// faults are the core dumps of a GPU that a runtime takes.
+// faults are the core dumps of a device that a runtime takes.
 type faults struct {
 	// state is what [GuardStatus] says.
 	state string
@@ -38,16 +37,29 @@ type faults struct {
 	err  error
 }
 
-// armFaults asks the driver for core dumps, before the device's context is made.
-func (r *Runtime) armFaults(lib *libcuda.Library, cfg Config) (armed bool) {
+// dumping is a device that is yet to be opened and can write core dumps: a GPU, or a simulated one.
+type dumping struct {
+	inHunts bool // a hunt arms it without being told
+	arm     func(file string) error
+	disarm  func() error
+	open    func() (watched, error)
+}
+
+type watched interface {
+	driver.Driver
+	WatchFaults(begun func() bool, launched func(l *driver.Launch, kernel string)) error
+}
+
+// armFaults asks a device for core dumps, before its context is made.
+func (r *Runtime) armFaults(d dumping, cfg Config) (armed bool) {
 	r.faults.state = string(FaultsOff)
 	guard, _ := debugguard.ParseMode(string(cfg.Guard)) // which was checked
-	if cfg.Faults == FaultsOff || cfg.Faults == "" && guard.Mode != debugguard.Hunt {
+	if cfg.Faults == FaultsOff || cfg.Faults == "" && (guard.Mode != debugguard.Hunt || !d.inHunts) {
 		return false
 	}
 	w, err := faultdump.Open(r.readFault)
 	if err == nil {
-		if err = lib.ArmDump(cfg.Ordinal, w.Path()); err != nil {
+		if err = d.arm(w.Path()); err != nil {
 			err = errors.Join(err, w.Close(context.Background()))
 		}
 	}
@@ -59,22 +71,22 @@ func (r *Runtime) armFaults(lib *libcuda.Library, cfg Config) (armed bool) {
 		return false
 	}
 	r.faults.state, r.faults.watch = "armed", w
-	r.onClose(func(ctx context.Context) error { return errors.Join(lib.DisarmDump(), w.Close(ctx)) })
+	r.onClose(func(ctx context.Context) error { return errors.Join(d.disarm(), w.Close(ctx)) })
 	return true
 }
 
-// openArmed opens the GPU.
-func (r *Runtime) openArmed(lib *libcuda.Library, cfg Config) (driver.Driver, error) {
-	armed := r.armFaults(lib, cfg)
-	device, err := lib.Open(cfg.Ordinal)
-	if err == nil && armed {
+// openArmed opens a device.
+func (r *Runtime) openArmed(d dumping, cfg Config) (driver.Driver, error) {
+	armed := r.armFaults(d, cfg)
+	device, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	if armed {
 		r.faults.enqueued = new(findings.Enqueued)
 		if err = device.WatchFaults(r.faults.watch.Begun, r.enqueued); err != nil {
-			err = errors.Join(err, device.Close())
+			return nil, errors.Join(err, device.Close())
 		}
-	}
-	if err != nil {
-		return nil, broken(err)
 	}
 	return device, nil
 }
