@@ -321,9 +321,10 @@ func TestAKernelIsToldOfBeforeItIsEnqueued(t *testing.T) {
 			}
 			told += fmt.Sprintf("%s on %d with %d;", kernel, l.Stream, len(l.Args))
 		}))
-		launch("reach", p.stream(), driver.U32(0), driver.Ptr(nowhere))
-		if told != "reach on 1 with 2;" {
-			t.Errorf("told was %s", told)
+		on := p.stream()
+		launch("reach", on, driver.U32(0), driver.Ptr(nowhere))
+		if want := fmt.Sprintf("reach on %d with 2;", on); told != want {
+			t.Errorf("told was %s, want %s", told, want)
 		}
 	})
 }
