@@ -48,14 +48,16 @@ func (p *StreamPool) LeaseOf(handle driver.Stream) (id core.StreamID, ok bool) {
 	return id, id != 0
 }
 
-// Enqueuing is the launch of a runtime that enqueues work on a stream, see [StreamPool.Enqueuing].
+// Enqueuing is what enqueued work on a stream, see [StreamPool.Enqueuing].
 type Enqueuing struct {
 	stream *stream
 	place  uint64
+	// Outside says that no launch of the runtime's enqueued it.
+	Outside bool
 }
 
-// Enqueuing is the launch that enqueues work on the stream of a driver's handle now. ok is false if there is none, or several at
-// once, or a capture. It may block while another goroutine enqueues on the stream.
+// Enqueuing is what enqueues work on the stream of a driver's handle now. ok is false if that is not known: of another stream, where several launches are
+// announced at once, and in a capture. It may block while another goroutine enqueues on the stream.
 func (p *StreamPool) Enqueuing(handle driver.Stream) (e Enqueuing, ok bool) {
 	id, ok := p.LeaseOf(handle)
 	if !ok {
@@ -64,12 +66,13 @@ func (p *StreamPool) Enqueuing(handle driver.Stream) (e Enqueuing, ok bool) {
 	if e.stream = p.table.leases.Load().find(id); e.stream == nil {
 		return e, false
 	}
-	e.place, ok = e.stream.Place()
-	return e, ok
+	place, callers, ok := e.stream.Place()
+	e.place, e.Outside = place, callers == 0
+	return e, ok && callers <= 1
 }
 
-// Launch is the launch, when it was finished, and whether the device is known to have completed it. known is false if it was not
-// finished yet, or is not kept any more and may be in flight. It does not wait for a driver's call that hangs.
+// Launch is the launch, when it was finished, or of work outside one the next; and whether the device is known to have completed it. known is false if
+// it was not finished yet, or is not kept any more and may be in flight. It does not wait for a driver's call that hangs.
 func (e Enqueuing) Launch() (u core.UseRecord, done, known bool) { return e.stream.LaunchAt(e.place) }
 
 func (s *stream) inspect() readings.StreamInfo {

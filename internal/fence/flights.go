@@ -79,12 +79,12 @@ func (s *Stream) lockSoon() bool {
 // locked.
 func (s *Stream) Newest() core.UseRecord { return s.flights.newest() }
 
-// Place is where the stream's next launch that is finished will stand among all of them, counted from 0, and whether exactly one
-// caller enqueues work on it now, outside a capture. It waits for the stream's lock.
-func (s *Stream) Place() (n uint64, alone bool) {
+// Place is where the stream's next launch that is finished will stand among all of them, counted from 0, and how many callers enqueue
+// work on it now. known is false in a capture. It waits for the stream's lock.
+func (s *Stream) Place() (n uint64, callers int64, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.flights.n, s.Open() == 1 && !s.Capturing()
+	return s.flights.n, s.Open(), !s.Capturing()
 }
 
 // LaunchAt is the launch at a place, and whether it is complete. known is false if it is not finished yet, or is not kept

@@ -26,26 +26,31 @@ type enqueued struct {
 	args        [16]driver.Arg // the first few
 	count       int            // of all
 	by          cuda.Enqueuing
-	launched    bool // by is a launch
+	known       bool // by is
 }
 
 // Note keeps a kernel, which the calling goroutine has enqueued on a stream of the pool.
 func (q *Enqueued) Note(streams *cuda.StreamPool, l *driver.Launch, kernel string) {
-	by, launched := streams.Enqueuing(l.Stream)
+	by, known := streams.Enqueuing(l.Stream)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := &q.ring[q.n%uint64(len(q.ring))]
 	q.n++
-	e.kernel, e.grid, e.block, e.by, e.launched = kernel, l.Grid, l.Block, by, launched
+	e.kernel, e.grid, e.block, e.by, e.known = kernel, l.Grid, l.Block, by, known
 	e.count = len(l.Args)
 	copy(e.args[:], l.Args)
 }
 
-// launches are those in flight that may have enqueued the kernel of a fault, by the grid if that is known. sure is false if something else
-// may have been it.
-func (q *Enqueued) launches(kernel string, grid *gpucore.Grid) (list []core.UseRecord, sure bool) {
+// origin is what may have enqueued a kernel that faulted.
+type origin struct {
+	launches []core.UseRecord // in flight
+	outside  bool             // of all launches
+}
+
+// of says what may have enqueued the kernel of a fault, by the grid if that is known. sure is false if something else may have.
+func (q *Enqueued) of(kernel string, grid *gpucore.Grid) (o origin, sure bool) {
 	if q == nil || kernel == "" {
-		return nil, false
+		return o, false
 	}
 	q.mu.Lock()
 	var fit []enqueued
@@ -55,22 +60,22 @@ func (q *Enqueued) launches(kernel string, grid *gpucore.Grid) (list []core.UseR
 		}
 	}
 	q.mu.Unlock()
-	sure = true
 	for i := range fit {
-		if !fit[i].launched {
-			sure = false
-			continue
+		if !fit[i].known {
+			return o, false
 		}
 		u, done, known := fit[i].by.Launch()
 		switch {
 		case done:
+		case fit[i].by.Outside:
+			o.outside = true
 		case !known:
-			sure = false
-		case !slices.ContainsFunc(list, func(of core.UseRecord) bool { return of.LaunchID == u.LaunchID }):
-			list = append(list, u)
+			return o, false
+		case !slices.ContainsFunc(o.launches, func(of core.UseRecord) bool { return of.LaunchID == u.LaunchID }):
+			o.launches = append(o.launches, u)
 		}
 	}
-	return list, sure && len(list) > 0
+	return o, o.outside || len(o.launches) > 0
 }
 
 // fits reports whether the grid may be this kernel's. The driver passes each argument at the next multiple of its size.

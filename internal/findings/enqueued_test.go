@@ -45,10 +45,13 @@ func TestAKernelIsOfTheLaunchThatEnqueuedIt(t *testing.T) {
 	}
 	is := func(what string, g *gpucore.Grid, want string) {
 		t.Helper()
-		list, sure := q.launches("k", g)
+		from, sure := q.of("k", g)
 		var names []string
-		for _, u := range list {
+		for _, u := range from.launches {
 			names = append(names, u.Launch)
+		}
+		if from.outside {
+			names = append(names, "outside")
 		}
 		if !sure {
 			names = append(names, "?")
@@ -69,14 +72,15 @@ func TestAKernelIsOfTheLaunchThatEnqueuedIt(t *testing.T) {
 	wide.Threads[0] = 32
 	is("with other threads", wide, "?")
 	is("by the kernel's name", nil, "second first")
-	if list, sure := q.launches("another", nil); sure {
-		t.Errorf("another kernel is of %v", list)
+	if from, sure := q.of("another", nil); sure {
+		t.Errorf("another kernel is of %v", from)
 	}
 	launch("third", kernel(driver.U64(1), driver.U32(7), driver.U64(2)))
 	is("of two alike", grid(uint64(1), uint32(7), uint32(0), uint64(2)), "third first")
 
 	q.Note(s.Streams, kernel(driver.U64(9)), "k") // by nothing that the runtime knows
-	is("enqueued beside the launches", grid(uint64(9)), "?")
+	is("enqueued beside the launches", grid(uint64(9)), "outside")
+	is("enqueued beside the launches, by the name", nil, "third second first outside")
 	must.Do(t, s.Runtime.LaunchNamed(ctx, "outer", l.ID(), []core.Use{{Block: b.ID, Access: core.Read}}, func(context.Context) error {
 		return s.Runtime.LaunchNamed(ctx, "inner", l.ID(), []core.Use{{Block: b.ID, Access: core.Read}}, func(context.Context) error {
 			q.Note(s.Streams, kernel(driver.U64(10)), "k")
@@ -91,9 +95,11 @@ func TestAKernelIsOfTheLaunchThatEnqueuedIt(t *testing.T) {
 		launch(fmt.Sprint("more ", i), kernel(driver.U64(12)))
 	}
 	is("of a launch that is not kept any more", grid(uint64(11)), "?")
+	is("enqueued before many launches", grid(uint64(9)), "outside")
 	release()
 	must.Do(t, s.Streams.Synchronize(ctx, l.ID()))
 	is("when all are done", grid(uint64(12)), "?")
+	is("enqueued beside the launches and done", grid(uint64(9)), "?")
 	launch("new", kernel(driver.U64(12)))
 	release, err = s.Sim.Hold(l.Handle())
 	must.Do(t, err)

@@ -88,23 +88,11 @@ func (o *oracleTranslator) explain(lost core.Finding, d *gpucore.Dump, stack Sta
 		ptrs = append(ptrs, l.Address)
 	}
 	places := o.places(stack, ptrs)
-	culprits, sure := stack.Enqueued.launches(fault.Kernel, grid)
+	from, sure := stack.Enqueued.of(fault.Kernel, grid)
 	if !sure {
-		culprits = fitting(lost.Suspects, fault.Kernel, places[:params])
+		from = origin{launches: fitting(lost.Suspects, fault.Kernel, places[:params])}
 	}
-	switch len(culprits) {
-	case 1:
-		culprits[0].Access = accessOf(fault.Access.Kind)
-		f.Suspects, f.MoreSuspects = culprits, false
-		fmt.Fprintf(&text, " of launch %d %q", culprits[0].LaunchID, culprits[0].Launch)
-	case 0:
-		text.WriteString(", of which its parameters do not tell the launch,")
-	default:
-		f.Suspects = slices.Concat(culprits, slices.DeleteFunc(slices.Clone(lost.Suspects), func(u core.UseRecord) bool {
-			return slices.ContainsFunc(culprits, func(c core.UseRecord) bool { return c.LaunchID == u.LaunchID })
-		}))
-		fmt.Fprintf(&text, ", of one of %d launches,", len(culprits))
-	}
+	from.tell(&f, &text, accessOf(fault.Access.Kind))
 	thread := fault.Thread
 	if fault.Exception.OfAccess() {
 		f.Kind = names.FindingIllegalAccess
@@ -121,6 +109,30 @@ func (o *oracleTranslator) explain(lost core.Finding, d *gpucore.Dump, stack Sta
 	}
 	f.Text = text.String() + "; " + lost.Text
 	return f
+}
+
+// tell puts into a finding what may have enqueued the kernel, which made an access.
+func (o *origin) tell(f *core.Finding, text *strings.Builder, did core.Access) {
+	switch n := len(o.launches); {
+	case o.outside && n == 0:
+		f.Suspects, f.MoreSuspects = nil, false
+		text.WriteString(", which was enqueued outside the runtime's launches,")
+	case n == 1 && !o.outside:
+		u := o.launches[0]
+		u.Access = did
+		f.Suspects, f.MoreSuspects = []core.UseRecord{u}, false
+		fmt.Fprintf(text, " of launch %d %q", u.LaunchID, u.Launch)
+	case n == 0:
+		text.WriteString(", of which its parameters do not tell the launch,")
+	default:
+		f.Suspects = slices.Concat(o.launches, slices.DeleteFunc(slices.Clone(f.Suspects), func(u core.UseRecord) bool {
+			return slices.ContainsFunc(o.launches, func(c core.UseRecord) bool { return c.LaunchID == u.LaunchID })
+		}))
+		fmt.Fprintf(text, ", of one of %d launches,", n)
+		if o.outside {
+			text.WriteString(" or outside the runtime's,")
+		}
+	}
 }
 
 // clearest is the fault of which the most is known.

@@ -16,7 +16,7 @@ import (
 // The corpus at every tier. What it comes to is added to the file that
 // FENCEPOST_CORPUS_RESULTS names; scripts/gpu-corpus makes the record of it.
 func TestTheCorpusOnTheGPU(t *testing.T) {
-	m, err := machine()
+	m, err := machine(false)
 	if errors.Is(err, libcuda.ErrNoDriver) {
 		t.Skip(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
@@ -22,8 +23,11 @@ const simBytesIsolated = 4 << 30
 // Machine is where programs run, one after the other: a simulated device for
 // each, or a GPU that they share. It is not safe for concurrent use.
 type Machine struct {
-	// gpu is nil where devices are simulated.
-	gpu driver.Driver
+	// gpu is nil where devices are simulated, and where the runtime opens it.
+	gpu   driver.Driver
+	onGPU bool
+	// properties are those of a GPU that the runtime has opened.
+	properties driver.Properties
 	// pinned holds the flags of held streams. It is allocated at the start: an
 	// allocation may wait for a stream that is held.
 	pinned driver.HostMemory
@@ -46,11 +50,21 @@ func OnGPU() (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machine{gpu: d}
+	m := &Machine{gpu: d, onGPU: true}
 	if err := m.prepare(); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
+}
+
+// ToOpen is a machine with a GPU that the runtime of its one program opens.
+func ToOpen() *Machine { return &Machine{onGPU: true} }
+
+func (m *Machine) kind() fencepost.DeviceKind {
+	if m.onGPU {
+		return fencepost.CUDA
+	}
+	return fencepost.Sim
 }
 
 const flagBytes = 256
@@ -71,6 +85,11 @@ func (m *Machine) Close() error {
 	if m.gpu == nil {
 		return nil
 	}
+	return errors.Join(m.release(), m.gpu.Close())
+}
+
+// release undoes prepare.
+func (m *Machine) release() error {
 	var errs []error
 	if m.pinned.Bytes != nil {
 		errs = append(errs, m.gpu.HostFree(m.pinned))
@@ -78,15 +97,19 @@ func (m *Machine) Close() error {
 	if m.module != 0 {
 		errs = append(errs, m.gpu.ModuleUnload(m.module))
 	}
-	return errors.Join(append(errs, m.gpu.Close())...)
+	m.pinned, m.module = driver.HostMemory{}, 0
+	return errors.Join(errs...)
 }
 
 // Describe names the device and its driver.
 func (m *Machine) Describe() (device, version string, err error) {
-	if m.gpu == nil {
+	if !m.onGPU {
 		return "simulated device", "none", nil
 	}
-	p, err := m.gpu.Properties()
+	p := m.properties
+	if m.gpu != nil {
+		p, err = m.gpu.Properties()
+	}
 	return p.Name, fmt.Sprintf("CUDA %d.%d", p.DriverVersion/1000, p.DriverVersion%1000/10), err
 }
 

@@ -45,10 +45,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// machine is the GPU, or simulated devices in a dry run.
-func machine() (*Machine, error) {
-	if os.Getenv(dryVariable) == "1" {
+// machine is the GPU, which the runtime is to open or not, or simulated devices in a dry run.
+func machine(toOpen bool) (*Machine, error) {
+	switch {
+	case os.Getenv(dryVariable) == "1":
 		return OnSim(), nil
+	case toOpen:
+		return ToOpen(), nil
 	}
 	return OnGPU()
 }
@@ -71,28 +74,33 @@ func alone(what string) int {
 		fmt.Fprintf(os.Stderr, "%s=%s: there is no such case\n", caseVariable, what)
 		return 2
 	}
-	m, err := machine()
+	t, atTier := TierNamed(os.Getenv(tierVariable))
+	m, err := machine(t.OwnProcess)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
 	defer func() { _ = m.Close() }() // it fails on a lost device
+	if atTier {
+		return atTheTier(m, c, variant, t)
+	}
 	return perform(m, c, variant)
+}
+
+// atTheTier prints the result of one program.
+func atTheTier(m *Machine, c Case, variant string, t Tier) int {
+	r, err := m.Result(ctx, c, variant, t)
+	line, lineErr := r.Line()
+	if err != nil || lineErr != nil {
+		fmt.Fprintln(os.Stderr, t.Name, err, lineErr)
+		return 2
+	}
+	fmt.Print(line)
+	return 0
 }
 
 // perform runs one program.
 func perform(m *Machine, c Case, variant string) int {
-	if name := os.Getenv(tierVariable); name != "" {
-		t, known := TierNamed(name)
-		r, err := m.Result(ctx, c, variant, t)
-		line, lineErr := r.Line()
-		if !known || err != nil || lineErr != nil {
-			fmt.Fprintln(os.Stderr, name, known, err, lineErr)
-			return 2
-		}
-		fmt.Print(line)
-		return 0
-	}
 	v := m.RunAlone(ctx, c, variant == WithBug)
 	fmt.Printf("ran %s:%s: %s %s\n", c.Name, variant, v.Outcome, v.Text)
 	if v.Outcome == Broken || v.Outcome == FalseAlarm {

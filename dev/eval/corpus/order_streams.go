@@ -9,7 +9,7 @@ import (
 
 // overwriting is raw work on a stream that overwrites a block.
 func (w *World) overwriting(s *Stream, b *Mem) Job {
-	return Job{On: s, Enqueue: w.Memset(b.At(0), 0x3C, b.Requested)}
+	return s.writes(b.At(0), b.Words(), 0x3C3C3C3C3C3C3C3C)
 }
 
 // freedUnderWriter is a case in which a block is freed on its own stream while

@@ -61,8 +61,8 @@ func (c Case) Accepts(variant, tier string, got Outcome) bool {
 
 // Result runs a variant of a case at a tier.
 func (m *Machine) Result(ctx context.Context, c Case, variant string, t Tier) (Result, error) {
-	device, version, err := m.Describe()
 	v := m.Run(ctx, c, variant == WithBug, t)
+	device, version, err := m.Describe()
 	if v.Outcome != Broken && v.Outcome != FalseAlarm && v.Outcome != DriverRefused {
 		v.Text = ""
 	}

@@ -110,7 +110,7 @@ func (v *watch) verdict(c Case, found []noted) Verdict {
 }
 
 func (v *watch) outcome(c Case, n noted) Outcome {
-	kind, right := slices.Contains(c.Kinds, n.Kind) || n.Kind == names.FindingStickyError, v.right(n.Finding)
+	kind, right := slices.Contains(c.Kinds, n.Kind) || n.Kind == names.FindingStickyError || n.Kind == names.FindingIllegalAccess, v.right(n.Finding)
 	switch {
 	case kind && right && !n.late:
 		return Found

@@ -49,7 +49,7 @@ Small programs over the public API with planted bugs, the same programs without 
 suspicious: package ` + "`dev/eval/corpus`" + `. Each runs at every tier of the debug guard.
 
 - **found**: a finding by the guard or the runtime, of a kind that the case names and about the block that was harmed, no later than the
-  end of the program's Drain. "suspect 1 of 2" is the place of the guilty launch among those that the finding names, "culprit" that it names no other; where no such
+  end of the program's Drain, or where that is longer while the dump of a lost device is read. "suspect 1 of 2" is the place of the guilty launch among those that the finding names, "culprit" that it names no other; where no such
   words stand the finding is the guilty call's own, or no launch was announced that could be named.
 - **late**: one of such a kind without the right victim, or about the victim with another kind, or only when the runtime was closed.
 - **missed**: nothing of the sort; the reason is below the table.
@@ -57,7 +57,7 @@ suspicious: package ` + "`dev/eval/corpus`" + `. Each runs at every tier of the 
   such a bug cannot happen there unless something else is allocated around the block, as a red zone or quarantine is.
 
 "Unmapping" is ` + "`hunt:bisect+unmap`" + `, for the cases that reach freed memory: freed blocks are taken off the map once the device has
-passed the free, and a later access is an illegal address. That loses the device and names no block, so it is late by definition.
+passed the free, and a later access is an illegal address. That loses the device, whose core dump names access, launch and block.
 
 Tier 0 is ` + "`ledger`" + `, tier 1 ` + "`sample:1`" + ` (every block is sampled), tier 2 ` + "`hunt:bisect`" + `. "Oracle" is the judge that the simulated
 device has built in, in a run with the guard off: it proves that the bug happens. No tier is credited with what it sees. For

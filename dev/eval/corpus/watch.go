@@ -51,6 +51,14 @@ func (v *watch) has(kind core.FindingKind) bool {
 	return slices.ContainsFunc(v.found, func(n noted) bool { return n.Kind == kind })
 }
 
+// tellsLoss reports whether there is a finding of a lost device.
+func (v *watch) tellsLoss() bool {
+	found, _ := v.split()
+	return slices.ContainsFunc(found, func(n noted) bool {
+		return n.Kind == names.FindingStickyError || n.Kind == names.FindingIllegalAccess
+	})
+}
+
 // split returns what the runtime and the guard found, and how much an oracle
 // saw.
 func (v *watch) split() (found []noted, oracle int) {

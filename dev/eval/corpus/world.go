@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
@@ -46,33 +47,61 @@ func (w *World) must(err error) {
 const programBound = time.Minute
 
 func (m *Machine) open(ctx context.Context, c Case, t Tier, backend fencepost.Backend) (*World, error) {
-	bytes := uint64(simBytes)
-	if t.OwnProcess {
-		bytes = simBytesIsolated
+	w := &World{Tier: t, ctx: ctx, machine: m, watch: new(watch)}
+	cfg := fencepost.Config{Guard: t.Guard, Resource: backend, OnFinding: w.watch.note}
+	if t.OwnProcess { // faults are named of a device that the runtime opens
+		cfg.Device, cfg.Sim.Bytes, cfg.Faults = m.kind(), simBytesIsolated, fencepost.FaultsNamed
+	} else {
+		drv, simulated, err := m.device(simBytes)
+		if err != nil {
+			return nil, err
+		}
+		if cfg.Driver, w.sim = drv, simulated; simulated != nil {
+			w.after = append(w.after, simulated.Close)
+		}
 	}
-	drv, simulated, err := m.device(bytes)
-	if err != nil {
-		return nil, err
-	}
-	w := &World{Tier: t, ctx: ctx, machine: m, sim: simulated, watch: new(watch)}
-	if simulated != nil {
-		w.after = append(w.after, simulated.Close)
-	}
-	cfg := fencepost.Config{Driver: drv, Guard: t.Guard, Resource: backend, OnFinding: w.watch.note}
 	if c.Configure != nil {
 		c.Configure(&cfg)
 	}
+	var err error
 	if w.Runtime, err = fencepost.Open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, w.undo())
 	}
 	w.after = append(w.after, func() error { _, err := w.Close(context.WithoutCancel(ctx)); return err })
 	w.tracked = w.Core().SupportsBlockUseTracking()
-	for _, step := range []func() error{w.load, w.furnish} {
+	for _, step := range []func() error{w.take, w.load, w.furnish} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, w.undo())
 		}
 	}
 	return w, nil
+}
+
+// take is for a device that the runtime has opened.
+func (w *World) take() (err error) {
+	m := w.machine
+	switch d := driver.Unwrap(w.Driver()).(type) {
+	case *sim.Device:
+		if w.sim != nil {
+			return nil
+		}
+		w.sim = d
+		return testkernels.Register(d)
+	default:
+		if m.gpu != nil {
+			return nil
+		}
+		m.gpu = w.Driver()
+		if m.properties, err = m.gpu.Properties(); err != nil {
+			return err
+		}
+		w.after = append(w.after, func() error {
+			m.release() // which fails on a lost device
+			m.gpu = nil
+			return nil
+		})
+		return m.prepare()
+	}
 }
 
 func (w *World) load() (err error) {
@@ -134,6 +163,15 @@ func (w *World) finish() error {
 		release()
 	}
 	err := w.Drain(w.ctx)
+	if err == nil && w.Tier.OwnProcess {
+		err = w.Driver().Synchronize() // a Drain does not wait for what was not declared
+		if err != nil {
+			w.Core().ReportSticky("Synchronize", err)
+		}
+	}
+	for end := time.Now().Add(programBound / 2); errors.Is(err, core.ErrSticky) && !w.watch.tellsLoss() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond) // a core dump is read
+	}
 	w.watch.end()
 	for _, id := range w.own {
 		if _, freeErr := w.Deallocate(w.ctx, id); freeErr != nil {
