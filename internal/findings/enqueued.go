@@ -45,6 +45,8 @@ func (q *Enqueued) Note(streams *cuda.StreamPool, l *driver.Launch, kernel strin
 type origin struct {
 	launches []core.UseRecord // in flight
 	outside  bool             // of all launches
+	// kernel is the one that it was, if there is one only.
+	kernel *enqueued
 }
 
 // of says what may have enqueued the kernel of a fault, by the grid if that is known. sure is false if something else may have.
@@ -60,22 +62,43 @@ func (q *Enqueued) of(kernel string, grid *gpucore.Grid) (o origin, sure bool) {
 		}
 	}
 	q.mu.Unlock()
+	left := 0
 	for i := range fit {
 		if !fit[i].known {
-			return o, false
+			return origin{}, false
 		}
 		u, done, known := fit[i].by.Launch()
+		if done {
+			continue
+		}
+		if left++; left == 1 {
+			o.kernel = &fit[i]
+		} else {
+			o.kernel = nil
+		}
 		switch {
-		case done:
 		case fit[i].by.Outside:
 			o.outside = true
 		case !known:
-			return o, false
+			return origin{}, false
 		case !slices.ContainsFunc(o.launches, func(of core.UseRecord) bool { return of.LaunchID == u.LaunchID }):
 			o.launches = append(o.launches, u)
 		}
 	}
 	return o, o.outside || len(o.launches) > 0
+}
+
+// words are the arguments that may be addresses.
+func (e *enqueued) words() (ptrs []uint64) {
+	if e == nil {
+		return nil
+	}
+	for _, a := range e.args[:min(e.count, len(e.args))] {
+		if a.Size == 8 {
+			ptrs = append(ptrs, a.Bits)
+		}
+	}
+	return ptrs
 }
 
 // fits reports whether the grid may be this kernel's. The driver passes each argument at the next multiple of its size.

@@ -118,3 +118,40 @@ func TestAKernelIsOfTheLaunchThatEnqueuedIt(t *testing.T) {
 	must.Do(t, err)
 	must.Do(t, l.Release())
 }
+
+// Of a warp that has ended a dump tells the kernel, and what enqueued that kernel knows with which parameters.
+func TestAKernelWhoseWarpHasEndedIsKnownByWhatEnqueuedIt(t *testing.T) {
+	ctx := t.Context()
+	s := teststack.Open(t, teststack.Config{Pool: &cuda.PoolConfig{}, Async: cuda.AsyncConfig{ReapInterval: -1}})
+	o := &oracleTranslator{}
+	l, err := s.Streams.Acquire(ctx, "test")
+	must.Do(t, err)
+	victim, err := s.Runtime.Allocate(ctx, core.Request{Bytes: 4096, Stream: l.ID(), Tag: "victim"})
+	must.Do(t, err)
+	freed, err := s.Runtime.Deallocate(ctx, victim.ID)
+	must.Do(t, err)
+	freed.State = core.Freed
+	o.remember(freed)
+	release, err := s.Sim.Hold(l.Handle())
+	must.Do(t, err)
+	stack := Stack{Base: s.Backend, Enqueued: new(Enqueued)}
+	kernel := &driver.Launch{Stream: l.Handle(), Args: []driver.Arg{driver.U32(1), driver.Ptr(victim.ID.Ptr)}}
+	stack.Enqueued.Note(s.Streams, kernel, "k")
+	inFlight := []core.UseRecord{{LaunchID: 1, Launch: "k"}}
+	explain := func() core.Finding {
+		return o.explain(core.Finding{Kind: "sticky-error", Suspects: inFlight},
+			&gpucore.Dump{Faults: []gpucore.Fault{{Grid: -1, Kernel: "k", Exception: illegal, Access: gpucore.Access{Kind: gpucore.AccessWrite, Why: "it has ended"}}}}, stack)
+	}
+	if f := explain(); len(f.Suspects) != 0 || f.Victim.Tag != "victim" || !strings.Contains(f.Text, "outside the runtime's launches") {
+		t.Errorf("enqueued by hand: %v", f)
+	}
+	other := *kernel
+	other.Args = nil
+	stack.Enqueued.Note(s.Streams, &other, "k")
+	if f := explain(); f.Victim.Tag != "" {
+		t.Errorf("of one of two: %v", f)
+	}
+	release()
+	must.Do(t, s.Streams.Synchronize(ctx, l.ID()))
+	must.Do(t, l.Release())
+}

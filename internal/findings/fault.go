@@ -82,13 +82,16 @@ func (o *oracleTranslator) explain(lost core.Finding, d *gpucore.Dump, stack Sta
 	f.Source = dumpSource
 	var text strings.Builder
 	fmt.Fprintf(&text, "kernel %q", cmp.Or(fault.Kernel, "not known"))
+	from, sure := stack.Enqueued.of(fault.Kernel, grid)
 	ptrs := words(grid)
+	if grid == nil {
+		ptrs = from.kernel.words()
+	}
 	params := len(ptrs)
 	for _, l := range fault.Access.Lanes {
 		ptrs = append(ptrs, l.Address)
 	}
 	places := o.places(stack, ptrs)
-	from, sure := stack.Enqueued.of(fault.Kernel, grid)
 	if !sure {
 		from = origin{launches: fitting(lost.Suspects, fault.Kernel, places[:params])}
 	}

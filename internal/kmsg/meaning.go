@@ -67,13 +67,24 @@ func HostPID() int {
 	return os.Getpid()
 }
 
-// Tell says in words what the Xids are, with their lines; those of the process self first, then the newest. A self of 0 is not known.
+// Tell says in words what the Xids are, with their lines; those of the process self first, then those that tell a cause, then the newest. A self of 0 is not known.
 func Tell(xids []Xid, self int) string {
 	if len(xids) == 0 {
 		return "the kernel's log has no Xid of this device since the runtime was opened"
 	}
 	var own, others []string
-	for _, x := range slices.Backward(xids) {
+	newest := slices.Clone(xids)
+	slices.Reverse(newest)
+	slices.SortStableFunc(newest, func(a, b Xid) int {
+		switch {
+		case a.tellsCause() == b.tellsCause():
+			return 0
+		case a.tellsCause():
+			return -1
+		}
+		return 1
+	})
+	for _, x := range newest {
 		m := x.meaning()
 		text := fmt.Sprintf("Xid %d of %s (%s): %s; %s; %+q", x.Number, x.of(self), m.Whose, m.What, m.Do, x.Line)
 		if x.More > 0 {

@@ -35,7 +35,7 @@ func (r *faultReport) wrong(kind string, blocks int) (known bool, wrong string) 
 		block, _ := strconv.ParseUint(where[1], 10, 64)
 		lane, _ := strconv.ParseUint(where[2], 10, 64)
 		want := r.Accessed + 8*(256*block+lane)
-		if kind == "atomic" {
+		if kind == "atomic" || kind == "last" {
 			want = r.Accessed
 		}
 		if got != want {
@@ -107,7 +107,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		}
 	}
 	for round := range *faultRounds {
-		for _, kind := range []string{"read", "write", "atomic", "behind", "never", "graph", "library"} {
+		for _, kind := range []string{"read", "write", "last", "atomic", "behind", "never", "graph", "library"} {
 			sizes := []int{1, 16}
 			switch {
 			case kind == "library" && round%3 > 0: // whose code takes seconds to dump

@@ -38,7 +38,7 @@ const faultPrefix = "fault: "
 
 // faultKernels are the kernels of the plants; one of a library is its own.
 var faultKernels = map[string]string{"read": testkernels.CopyAdd, "write": testkernels.Write, "atomic": testkernels.Check, "behind": testkernels.CopyAdd,
-	"never": testkernels.CopyAdd, "graph": testkernels.CopyAdd, "library": testkernels.CopyAdd}
+	"never": testkernels.CopyAdd, "graph": testkernels.CopyAdd, "library": testkernels.CopyAdd, "last": testkernels.Illegal}
 
 // exitNoLibrary is the exit code where cuBLAS is not installed.
 const exitNoLibrary = 3
@@ -152,7 +152,7 @@ func fault(kind string, blocks int) (report faultReport, err error) {
 	}
 	commit := func() error {
 		at := driver.Ptr(report.Accessed)
-		args := map[string][]driver.Arg{"write": {at, n, driver.U64(7)}, "atomic": {driver.Ptr(out[2].ID.Ptr), n, driver.U64(12345), at}}[kind]
+		args := map[string][]driver.Arg{"write": {at, n, driver.U64(7)}, "atomic": {driver.Ptr(out[2].ID.Ptr), n, driver.U64(12345), at}, "last": {at}}[kind]
 		if args == nil {
 			args = []driver.Arg{driver.Ptr(out[2].ID.Ptr), at, n, driver.U64(1)}
 		}
