@@ -130,8 +130,10 @@ func TestAFaultOfASimulatedKernelIsNamed(t *testing.T) {
 				t.Skip("faults are ", got)
 			}
 			p.free(t)
+			release := e2e.Hold(t, p.Runtime, p.on.Handle()) // or the fault may come before the launch has ended
 			at, err := c.plant(p)
 			must.Do(t, err)
+			release()
 			if err := p.Streams().Synchronize(t.Context(), p.on.ID()); !errors.Is(err, core.ErrSticky) {
 				t.Errorf("the stream is said to be done: %v", err)
 			}
