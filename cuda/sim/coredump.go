@@ -16,10 +16,10 @@ import (
 const warpIllegalAddress gpucore.Exception = 14
 
 // WatchFaults makes the device ask begun, whenever it says that work is done, whether a core dump has begun: if so the call fails
-// with CUDA_ERROR_LAUNCH_FAILED, which is sticky. begun must be safe for concurrent use, not block, and not call the device. All events have timing then,
-// and StreamSynchronize waits for one: those are not done before a dump has begun, whatever FalseSuccess says. launched, if not nil, is
-// called with each kernel, and its name, before it is enqueued, on the goroutine that does it, and must not keep the launch. WatchFaults
-// is called before the device is used by others, does not block, and returns nil.
+// with CUDA_ERROR_LAUNCH_FAILED, which is sticky. Each event is recorded as one with timing then, and StreamSynchronize waits for one,
+// so that FalseSuccess deceives neither. begun must be safe for concurrent use, and must not block or call the device. launched, if not
+// nil, is called with each kernel and its name before the kernel is enqueued, on the goroutine that does it, and must not keep the launch.
+// WatchFaults is called before the device is used by others, does not block, and returns nil.
 func (d *Device) WatchFaults(begun func() bool, launched func(l *driver.Launch, kernel string)) error {
 	d.watch = faultWatch{begun, launched}
 	return nil
@@ -75,11 +75,8 @@ func (d *Device) lie(s *stream) {
 	d.stir()
 }
 
-// pretend makes a stream that lies be done with what falls under that: all up to the first operation or event with timing. Its lock is held.
+// pretend makes a stream that lies be done with what falls under that: all up to the next operation or event with timing. Its lock is held.
 func (s *stream) pretend() {
-	if !s.lying {
-		return
-	}
 	end := s.queue.first().end
 	for _, o := range s.queue.waiting()[1:] {
 		if o.kind != opMark || o.timed {

@@ -15,9 +15,7 @@ type event struct {
 }
 
 // EventCreate makes an event. It does not block.
-func (d *Device) EventCreate() (driver.Event, error) {
-	return d.makeEvent(mEventCreate, d.watch.begun != nil)
-}
+func (d *Device) EventCreate() (driver.Event, error) { return d.makeEvent(mEventCreate, false) }
 
 func (d *Device) makeEvent(m *method, timing bool) (driver.Event, error) {
 	if err := d.begin(m); err != nil {
@@ -51,7 +49,7 @@ func (d *Device) EventRecord(h driver.Event, s driver.Stream) error {
 	if st.capture != nil {
 		return e.recordCaptured(mEventRecord, st)
 	}
-	reached := d.mark(st, e.timing)
+	reached := d.mark(st, e.timing || d.watch.begun != nil)
 	e.capture, e.reach = nil, nil
 	e.current = record{s: st, seq: st.seq, gate: d.faults.gateForRecord(), moment: reached}
 	e.clock = st.now()

@@ -178,7 +178,9 @@ func (s *stream) pass() {
 	defer s.mu.Unlock()
 	if last := s.queue.last(); last != nil {
 		last.end = s.seq
-		s.pretend()
+		if s.lying {
+			s.pretend()
+		}
 		return
 	}
 	s.done.Store(s.seq)
@@ -196,7 +198,9 @@ func (d *Device) push(s *stream, o *op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue.push(o)
-	s.pretend()
+	if s.lying {
+		s.pretend()
+	}
 	if d.chooser != nil {
 		d.stalled.Broadcast()
 		d.stir()

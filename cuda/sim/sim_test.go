@@ -47,13 +47,23 @@ func most() []Schedule {
 
 func TestConformance(t *testing.T) { conforms(t, most()) }
 
-func conforms(t *testing.T, under []Schedule) {
+// A device whose faults are watched, with its other events and waits, is a device.
+func TestConformanceWhileFaultsAreWatched(t *testing.T) {
+	conforms(t, most(), func(d *Device) error {
+		return d.WatchFaults(func() bool { return false }, func(*driver.Launch, string) {})
+	})
+}
+
+func conforms(t *testing.T, under []Schedule, prepare ...func(*Device) error) {
 	t.Helper()
 	for _, s := range under {
 		t.Run(s.String(), func(t *testing.T) {
 			drivertest.Conformance(t, func(t *testing.T) driver.Driver {
 				d, err := Open(Config{Bytes: 256 << 20, Schedule: s})
 				must(t, err)
+				for _, f := range prepare {
+					must(t, f(d))
+				}
 				t.Cleanup(func() {
 					for _, f := range d.Findings() {
 						t.Errorf("finding in a correct program: %v", f)
