@@ -20,6 +20,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
+// nowhere is an address that no simulated device has.
+const nowhere = 0xdead_0000
+
 // mapping is what hunt:unmap gives a small block.
 const mapping = sim.Granule
 
@@ -44,6 +47,7 @@ func openPlant(t *testing.T, cfg fencepost.Config) *plant {
 	t.Helper()
 	found := make(chan core.Finding, 16)
 	cfg.Device, cfg.OnFinding = fencepost.Sim, func(f core.Finding) { found <- f }
+	cfg.Pool.ReapInterval, cfg.Async.ReapInterval = -1, -1 // a block is told of when the test's own call has released it
 	p := &plant{Runtime: e2e.OpenDirty(t, cfg), found: found}
 	m, err := p.Load("plant", nil, e2e.AddTwin, countTwin)
 	must.Do(t, err)
@@ -121,7 +125,7 @@ func TestAFaultOfASimulatedKernelIsNamed(t *testing.T) {
 			return end, p.launch(p.on, p.last, p.add, driver.Ptr(p.last.ID.Ptr), driver.Ptr(p.last.ID.Ptr), driver.U32(uint32(mapping/4+16)), driver.U32(1))
 		}, core.Write, names.FindingOutOfBoundsWrite, "behind the end of block \"last\""},
 		"where memory never was": {func(p *plant) (uint64, error) {
-			return 0x7000_0000_0000, p.launch(p.on, p.out, p.add, driver.Ptr(p.out.ID.Ptr), driver.Ptr(0x7000_0000_0000), driver.U32(64), driver.U32(1))
+			return nowhere, p.launch(p.on, p.out, p.add, driver.Ptr(p.out.ID.Ptr), driver.Ptr(nowhere), driver.U32(64), driver.U32(1))
 		}, core.Read, "", "where the runtime never had memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +215,7 @@ func TestNothingIsDoneThatIsNotThoughTheDeviceSaysSo(t *testing.T) {
 		},
 		"Do": func(p *plant, _ func(core.Block) error) error {
 			return p.Do(context.Background(), "job", func(j *fencepost.Job) error {
-				bad := []driver.Arg{driver.Ptr(p.out.ID.Ptr), driver.Ptr(0x7000_0000_0000), driver.U32(64), driver.U32(1)}
+				bad := []driver.Arg{driver.Ptr(p.out.ID.Ptr), driver.Ptr(nowhere), driver.U32(64), driver.U32(1)}
 				return p.Launch(context.Background(), j.Stream().ID(), []core.Use{{Block: p.out.ID, Access: core.Write}}, func(context.Context) error {
 					return p.add.Enqueue(j.Stream().Handle(), cuda.Blocks1D(64, 64), bad...)
 				})
@@ -244,7 +248,7 @@ func TestNothingIsDoneThatIsNotThoughTheDeviceSaysSo(t *testing.T) {
 					time.AfterFunc(20*time.Millisecond, end)
 				}
 				err := wait(p, func(b core.Block) error {
-					return p.launch(p.on, b, p.add, driver.Ptr(p.out.ID.Ptr), driver.Ptr(0x7000_0000_0000), driver.U32(64), driver.U32(1))
+					return p.launch(p.on, b, p.add, driver.Ptr(p.out.ID.Ptr), driver.Ptr(nowhere), driver.U32(64), driver.U32(1))
 				})
 				switch {
 				case named && !errors.Is(err, core.ErrSticky):
@@ -268,7 +272,7 @@ func TestAFaultIsNamedUnderASeededSchedule(t *testing.T) {
 			t.Skip("faults are ", got)
 		}
 		end := e2e.Simulated(p.Runtime).FalseSuccess()
-		must.Do(t, p.launch(p.on, p.out, p.add, driver.Ptr(p.out.ID.Ptr), driver.Ptr(0x7000_0000_0000), driver.U32(64), driver.U32(1)))
+		must.Do(t, p.launch(p.on, p.out, p.add, driver.Ptr(p.out.ID.Ptr), driver.Ptr(nowhere), driver.U32(64), driver.U32(1)))
 		time.AfterFunc(time.Millisecond, end)
 		if err := p.Streams().Synchronize(t.Context(), p.on.ID()); !errors.Is(err, core.ErrSticky) {
 			t.Errorf("seed %d: the stream is said to be done: %v", seed, err)

@@ -58,8 +58,8 @@ func underEachArmed(t *testing.T, test func(t *testing.T, s Schedule)) {
 	}
 }
 
-// nowhere is an address that no device of this process has.
-const nowhere = 0x7000_0000_0000
+// nowhere is an address that no device has.
+const nowhere = 0xdead_0000
 
 func TestAFaultOfAKernelIsDumpedBeforeTheContextIsLost(t *testing.T) {
 	underEachArmed(t, func(t *testing.T, s Schedule) {
