@@ -177,10 +177,11 @@ func (r *replay) predicateAt(n uint64, at int) (carried, bool) {
 
 // adds says whether an instruction is a sum of a register and of others.
 func (i instruction) adds(n uint8) bool {
-	if i.guarded() || uint8(i.bits(16, 8)) != n {
+	is := func(first uint) bool { return i.bits(first, 8) == uint64(n) }
+	if i.guarded() || !is(16) {
 		return false
 	}
-	first, second, third := uint8(i.bits(24, 8)) == n, i.bits(9, 3) == 1 && uint8(i.bits(32, 8)) == n, uint8(i.bits(64, 8)) == n
+	first, second, third := is(24), i.bits(9, 3) == 1 && is(32), is(64)
 	switch i.op() {
 	case opVIADD:
 		return first && !second

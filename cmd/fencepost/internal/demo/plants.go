@@ -87,8 +87,11 @@ func (p *Plant) readUnmapped(ctx context.Context, on *cuda.Lease) error {
 	if err != nil {
 		return err
 	}
-	victim, err := p.victimOn(ctx, on)
+	victim, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: p.tag(), Isolated: true}) // also where the hunt has no more room to isolate
 	if err != nil {
+		return err
+	}
+	if err := p.use(ctx, victim, on); err != nil {
 		return err
 	}
 	if _, err := p.rt.Deallocate(ctx, victim.ID); err != nil {
