@@ -57,8 +57,8 @@ type BlockInfo struct {
 	AllocSpan SpanContext
 	// Uses are its last declared uses, newest first, if they were kept.
 	Uses []UseRecord
-	// Allocated is when it was allocated; zero if that was not kept.
-	Allocated time.Time
+	// Allocated is when it was allocated, Freed when its owner gave it back; zero if that was not kept.
+	Allocated, Freed time.Time
 }
 
 // uninspected knows nothing.

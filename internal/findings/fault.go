@@ -310,7 +310,7 @@ func access(f *core.Finding, text *strings.Builder, a *gpucore.Access, params, l
 		if len(candidates) == 1 && !p.beside {
 			harmed(f, text, p)
 		} else {
-			p.describe(text)
+			p.describe(text, f.Time)
 		}
 	}
 	return -1
@@ -336,11 +336,12 @@ func faulty(lanes []place) int {
 // harmed says where an address lies of the block that it harms.
 func harmed(f *core.Finding, text *strings.Builder, p *place) {
 	f.Victim, f.AllocStack, f.FreeStack, f.Uses = p.block.Victim, p.block.AllocStack, p.block.FreeStack, p.block.Uses
-	f.Offset = p.describe(text)
+	f.Allocated, f.Freed = p.block.Allocated, p.block.Freed
+	f.Offset = p.describe(text, f.Time)
 }
 
-// describe says where the address lies, and returns its offset into the block.
-func (p *place) describe(text *strings.Builder) (offset int64) {
+// describe says where the address lies, of a device that was lost at a time, and returns its offset into the block.
+func (p *place) describe(text *strings.Builder, lost time.Time) (offset int64) {
 	b := p.block.Victim
 	offset = int64(p.ptr - b.ID.Ptr)
 	switch size := int64(b.Requested); {
@@ -354,6 +355,9 @@ func (p *place) describe(text *strings.Builder) (offset int64) {
 	fmt.Fprintf(text, " block %q, generation %s, %d bytes", b.Tag, b.ID.Generation, b.Requested)
 	if b.State != core.Live {
 		text.WriteString(", which was freed")
+		if freed := p.block.Freed; !freed.IsZero() {
+			fmt.Fprintf(text, " %v before", lost.Sub(freed).Round(100*time.Microsecond))
+		}
 	}
 	return offset
 }

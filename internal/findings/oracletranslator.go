@@ -148,7 +148,7 @@ func (s Stack) owned(b core.Block) (f core.Finding, canary bool) {
 		return core.Finding{Victim: b}, false
 	}
 	if known, ok := s.Guard.Inspect().Remember(b.ID); ok {
-		return core.Finding{Victim: known.Block, AllocStack: known.AllocStack, FreeStack: known.FreeStack, Uses: known.Uses}, false
+		return core.Finding{Victim: known.Block, AllocStack: known.AllocStack, FreeStack: known.FreeStack, Uses: known.Uses, Allocated: known.Allocated, Freed: known.Freed}, false
 	}
 	return core.Finding{Victim: b}, s.Guard.IsCanary(b.ID)
 }

@@ -130,7 +130,8 @@ func (l *Ledger) Info(g core.Generation, rec *Record) core.BlockInfo {
 func (l *Ledger) Describe(rec *Record) core.BlockInfo {
 	uses, _ := l.LastUses(rec)
 	allocated, freed := rec.Stacks()
-	info := core.BlockInfo{Block: rec.Block(), AllocStack: allocated, FreeStack: freed, Uses: uses, Allocated: rec.born.Time()}
+	info := core.BlockInfo{Block: rec.Block(), AllocStack: allocated, FreeStack: freed, Uses: uses}
+	info.Allocated, info.Freed = rec.Times()
 	if rec.extra != nil {
 		info.AllocSpan = rec.extra.allocSpan
 	}
