@@ -138,18 +138,29 @@ func TestAKernelWhoseWarpHasEndedIsKnownByWhatEnqueuedIt(t *testing.T) {
 	kernel := &driver.Launch{Stream: l.Handle(), Args: []driver.Arg{driver.U32(1), driver.Ptr(victim.ID.Ptr)}}
 	stack.Enqueued.Note(s.Streams, kernel, "k")
 	inFlight := []core.UseRecord{{LaunchID: 1, Launch: "k"}}
-	explain := func() core.Finding {
+	explain := func(kernel string) core.Finding {
 		return o.explain(core.Finding{Kind: "sticky-error", Suspects: inFlight},
-			&gpucore.Dump{Faults: []gpucore.Fault{{Grid: -1, Kernel: "k", Exception: illegal, Access: gpucore.Access{Kind: gpucore.AccessWrite, Why: "it has ended"}}}}, stack)
+			&gpucore.Dump{Faults: []gpucore.Fault{{Grid: -1, Kernel: kernel, Exception: illegal, Access: gpucore.Access{Kind: gpucore.AccessWrite, Why: "it has ended"}}}}, stack)
 	}
-	if f := explain(); len(f.Suspects) != 0 || f.Victim.Tag != "victim" || !strings.Contains(f.Text, "outside the runtime's launches") {
+	if f := explain("k"); len(f.Suspects) != 0 || f.Victim.Tag != "victim" || !strings.Contains(f.Text, "outside the runtime's launches") {
 		t.Errorf("enqueued by hand: %v", f)
 	}
 	other := *kernel
 	other.Args = nil
 	stack.Enqueued.Note(s.Streams, &other, "k")
-	if f := explain(); f.Victim.Tag != "" {
+	if f := explain("k"); f.Victim.Tag != "" {
 		t.Errorf("of one of two: %v", f)
+	}
+	own, err := s.Runtime.Allocate(ctx, core.Request{Bytes: 4096, Stream: l.ID(), Tag: "own"})
+	must.Do(t, err)
+	must.Do(t, s.Runtime.LaunchNamed(ctx, "scatter", l.ID(), []core.Use{{Block: own.ID, Access: core.Write}}, func(context.Context) error {
+		stack.Enqueued.Note(s.Streams, &driver.Launch{Stream: l.Handle(), Args: []driver.Arg{driver.Ptr(own.ID.Ptr)}}, "scatter")
+		return nil
+	}))
+	_, err = s.Runtime.Deallocate(ctx, own.ID) // its memory stays until the launch is done
+	must.Do(t, err)
+	if f := explain("scatter"); f.Victim.Tag != "" || len(f.Suspects) != 1 || f.Suspects[0].Launch != "scatter" {
+		t.Errorf("of a launch whose block is freed behind it: %v", f)
 	}
 	release()
 	must.Do(t, s.Streams.Synchronize(ctx, l.ID()))

@@ -164,9 +164,10 @@ func accessOf(k gpucore.AccessKind) core.Access {
 // place is an address, and the block that holds it, as its owner knows it, or the last one that did of those remembered, or else a
 // live one near it: then it is beside that. Generation 0: none.
 type place struct {
-	ptr    uint64
-	block  core.Finding
-	beside bool
+	ptr   uint64
+	block core.Finding
+	// beside: it is not in the block. gone: it is, and the memory was given back.
+	beside, gone bool
 }
 
 // near is how far from a block an address is said to be of it.
@@ -182,10 +183,11 @@ func (o *oracleTranslator) places(stack Stack, ptrs []uint64) []place {
 			f(i)
 		}
 	}
-	hold := func(b core.Block) {
+	gone := make([]bool, len(sorted))
+	hold := func(b core.Block, released bool) {
 		within(b.ID.Ptr, b.ID.Ptr+b.Bytes, func(i int) {
 			if b.ID.Generation > held[i].ID.Generation {
-				held[i] = b
+				held[i], gone[i] = b, released
 			}
 		})
 	}
@@ -193,7 +195,7 @@ func (o *oracleTranslator) places(stack Stack, ptrs []uint64) []place {
 		stack.Base.Inspect().Blocks(func(info core.BlockInfo) bool {
 			b := info.Block
 			end := b.ID.Ptr + b.Bytes
-			hold(b)
+			hold(b, false)
 			within(b.ID.Ptr-min(near, b.ID.Ptr), end+near, func(i int) {
 				apart := max(b.ID.Ptr, sorted[i]) - sorted[i]
 				if sorted[i] >= end {
@@ -207,14 +209,14 @@ func (o *oracleTranslator) places(stack Stack, ptrs []uint64) []place {
 		})
 	}
 	o.mu.Lock()
-	for gone := range o.released.Newest() { // the newest first: what is held already stays
-		hold(*gone)
+	for b := range o.released.Newest() { // the newest first: what is held already stays
+		hold(*b, true)
 	}
 	o.mu.Unlock()
 	all := make([]place, len(ptrs))
 	for k, ptr := range ptrs {
 		i, _ := slices.BinarySearch(sorted, ptr)
-		all[k] = place{ptr: ptr, beside: held[i].ID.Generation == 0}
+		all[k] = place{ptr: ptr, beside: held[i].ID.Generation == 0, gone: gone[i]}
 		all[k].block, _ = stack.owned(held[i])
 		if all[k].beside {
 			all[k].block, _ = stack.owned(beside[i])
@@ -226,10 +228,8 @@ func (o *oracleTranslator) places(stack Stack, ptrs []uint64) []place {
 // none reports whether nothing is known of the address.
 func (p *place) none() bool { return p.block.Victim.ID.Generation == 0 }
 
-// harms reports whether an access there harms a block.
-func (p *place) harms() bool {
-	return !p.none() && (p.beside || p.block.Victim.State != core.Live)
-}
+// faults reports whether an access there may fault: memory of a block stays while a launch that declared it is in flight.
+func (p *place) faults() bool { return !p.none() && (p.beside || p.gone) }
 
 // words are the parameters of a kernel that may be addresses.
 func words(grid *gpucore.Grid) (ptrs []uint64) {
@@ -301,7 +301,7 @@ func access(f *core.Finding, text *strings.Builder, a *gpucore.Access, params, l
 	fmt.Fprintf(text, " %s an address that is not known (%s)", did, a.Why)
 	var candidates []*place
 	for i := range params {
-		if params[i].harms() {
+		if params[i].faults() {
 			candidates = append(candidates, &params[i])
 		}
 	}
@@ -319,9 +319,9 @@ func access(f *core.Finding, text *strings.Builder, a *gpucore.Access, params, l
 // faulty is the lane of a warp whose access cannot have been of memory that is there: the first in a block that was freed, or else
 // beside one. Of those elsewhere, where others may have memory, only a single one is. It is -1 if that is not known.
 func faulty(lanes []place) int {
-	freed := slices.IndexFunc(lanes, func(p place) bool { return p.harms() && !p.beside })
+	freed := slices.IndexFunc(lanes, func(p place) bool { return p.faults() && !p.beside })
 	if freed < 0 {
-		freed = slices.IndexFunc(lanes, func(p place) bool { return p.harms() })
+		freed = slices.IndexFunc(lanes, func(p place) bool { return p.faults() })
 	}
 	if freed >= 0 {
 		return freed

@@ -163,10 +163,10 @@ func (w *World) finish() error {
 		release()
 	}
 	err := w.Drain(w.ctx)
-	if err == nil && w.Tier.OwnProcess {
-		err = w.Driver().Synchronize() // a Drain does not wait for what was not declared
-		if err != nil {
-			w.Core().ReportSticky("Synchronize", err)
+	for i := 0; err == nil && w.Tier.OwnProcess && i < len(w.streams); i++ { // a Drain does not wait for what was not declared
+		if lost := w.Driver().StreamSynchronize(w.streams[i].Handle()); errors.Is(lost, core.ErrSticky) {
+			w.Core().ReportSticky("StreamSynchronize", lost)
+			err = lost
 		}
 	}
 	for end := time.Now().Add(programBound / 2); errors.Is(err, core.ErrSticky) && !w.watch.tellsLoss() && time.Now().Before(end); {
