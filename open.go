@@ -101,7 +101,7 @@ func (r *Runtime) findingStack() (findings.Stack, bool) {
 	if !r.built.Load() {
 		return findings.Stack{}, false
 	}
-	return findings.Stack{Base: core.Base(r.core.Resource()), Guard: r.guard, Streams: r.streams, Enqueued: r.faults.enqueued}, true
+	return findings.Stack{Base: core.Base(r.core.Resource()), Guard: r.guard, Streams: r.streams, Unmaps: r.guard.Setting().Unmap || r.pool == nil, Enqueued: r.faults.enqueued}, true
 }
 
 // flushes are what the program brought that keeps records back, and the dump of the

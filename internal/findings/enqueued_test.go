@@ -126,15 +126,16 @@ func TestAKernelWhoseWarpHasEndedIsKnownByWhatEnqueuedIt(t *testing.T) {
 	o := &oracleTranslator{}
 	l, err := s.Streams.Acquire(ctx, "test")
 	must.Do(t, err)
-	victim, err := s.Runtime.Allocate(ctx, core.Request{Bytes: 4096, Stream: l.ID(), Tag: "victim"})
+	victim, err := s.Runtime.Allocate(ctx, core.Request{Bytes: 4096, Stream: l.ID(), Tag: "victim", Isolated: true})
 	must.Do(t, err)
 	freed, err := s.Runtime.Deallocate(ctx, victim.ID)
 	must.Do(t, err)
+	must.Do(t, s.Runtime.Drain(ctx))
 	freed.State = core.Freed
 	o.remember(freed)
 	release, err := s.Sim.Hold(l.Handle())
 	must.Do(t, err)
-	stack := Stack{Base: s.Backend, Enqueued: new(Enqueued)}
+	stack := Stack{Base: s.Backend, Unmaps: true, Enqueued: new(Enqueued)}
 	kernel := &driver.Launch{Stream: l.Handle(), Args: []driver.Arg{driver.U32(1), driver.Ptr(victim.ID.Ptr)}}
 	stack.Enqueued.Note(s.Streams, kernel, "k")
 	inFlight := []core.UseRecord{{LaunchID: 1, Launch: "k"}}
@@ -151,7 +152,7 @@ func TestAKernelWhoseWarpHasEndedIsKnownByWhatEnqueuedIt(t *testing.T) {
 	if f := explain("k"); f.Victim.Tag != "" {
 		t.Errorf("of one of two: %v", f)
 	}
-	own, err := s.Runtime.Allocate(ctx, core.Request{Bytes: 4096, Stream: l.ID(), Tag: "own"})
+	own, err := s.Runtime.Allocate(ctx, core.Request{Bytes: 4096, Stream: l.ID(), Tag: "own", Isolated: true})
 	must.Do(t, err)
 	must.Do(t, s.Runtime.LaunchNamed(ctx, "scatter", l.ID(), []core.Use{{Block: own.ID, Access: core.Write}}, func(context.Context) error {
 		stack.Enqueued.Note(s.Streams, &driver.Launch{Stream: l.Handle(), Args: []driver.Arg{driver.Ptr(own.ID.Ptr)}}, "scatter")

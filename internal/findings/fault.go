@@ -166,8 +166,8 @@ func accessOf(k gpucore.AccessKind) core.Access {
 type place struct {
 	ptr   uint64
 	block core.Finding
-	// beside: it is not in the block. gone: it is, and the memory was given back.
-	beside, gone bool
+	// beside: it is not in the block. gone: it is, and the block was released. unmapped: the memory went with it.
+	beside, gone, unmapped bool
 }
 
 // near is how far from a block an address is said to be of it.
@@ -216,7 +216,7 @@ func (o *oracleTranslator) places(stack Stack, ptrs []uint64) []place {
 	all := make([]place, len(ptrs))
 	for k, ptr := range ptrs {
 		i, _ := slices.BinarySearch(sorted, ptr)
-		all[k] = place{ptr: ptr, beside: held[i].ID.Generation == 0, gone: gone[i]}
+		all[k] = place{ptr: ptr, beside: held[i].ID.Generation == 0, gone: gone[i], unmapped: gone[i] && stack.Unmaps}
 		all[k].block, _ = stack.owned(held[i])
 		if all[k].beside {
 			all[k].block, _ = stack.owned(beside[i])
@@ -228,8 +228,8 @@ func (o *oracleTranslator) places(stack Stack, ptrs []uint64) []place {
 // none reports whether nothing is known of the address.
 func (p *place) none() bool { return p.block.Victim.ID.Generation == 0 }
 
-// faults reports whether an access there may fault: memory of a block stays while a launch that declared it is in flight.
-func (p *place) faults() bool { return !p.none() && (p.beside || p.gone) }
+// faults reports whether an access there may fault: not in a block that is in the books.
+func (p *place) faults() bool { return p.none() || p.beside || p.gone }
 
 // words are the parameters of a kernel that may be addresses.
 func words(grid *gpucore.Grid) (ptrs []uint64) {
@@ -301,13 +301,13 @@ func access(f *core.Finding, text *strings.Builder, a *gpucore.Access, params, l
 	fmt.Fprintf(text, " %s an address that is not known (%s)", did, a.Why)
 	var candidates []*place
 	for i := range params {
-		if params[i].faults() {
+		if p := &params[i]; !p.none() && p.faults() && !p.usedBy(f.Suspects) {
 			candidates = append(candidates, &params[i])
 		}
 	}
 	for _, p := range candidates[:min(len(candidates), 4)] {
 		fmt.Fprintf(text, "; a candidate is its parameter %#x,", p.ptr)
-		if len(candidates) == 1 && !p.beside {
+		if len(candidates) == 1 && p.unmapped {
 			harmed(f, text, p)
 		} else {
 			p.describe(text, f.Time)
@@ -316,21 +316,30 @@ func access(f *core.Finding, text *strings.Builder, a *gpucore.Access, params, l
 	return -1
 }
 
-// faulty is the lane of a warp whose access cannot have been of memory that is there: the first in a block that was freed, or else
-// beside one. Of those elsewhere, where others may have memory, only a single one is. It is -1 if that is not known.
+// usedBy reports whether a launch declared the block of the address, whose memory stays until that is done, also if it is freed meanwhile.
+func (p *place) usedBy(launches []core.UseRecord) bool {
+	return slices.ContainsFunc(p.block.Uses, func(u core.UseRecord) bool {
+		return slices.ContainsFunc(launches, func(l core.UseRecord) bool { return l.LaunchID == u.LaunchID })
+	})
+}
+
+// faulty is the lane of a warp whose access faulted: the first in memory that was taken away. Or else it is the first that may have
+// faulted, if all those lie in or beside the same block, or there is one only. It is -1 if that is not known.
 func faulty(lanes []place) int {
-	freed := slices.IndexFunc(lanes, func(p place) bool { return p.faults() && !p.beside })
-	if freed < 0 {
-		freed = slices.IndexFunc(lanes, func(p place) bool { return p.faults() })
+	if i := slices.IndexFunc(lanes, func(p place) bool { return p.unmapped }); i >= 0 {
+		return i
 	}
-	if freed >= 0 {
-		return freed
-	}
-	elsewhere := slices.IndexFunc(lanes, func(p place) bool { return p.none() })
-	if elsewhere >= 0 && slices.ContainsFunc(lanes[elsewhere+1:], func(p place) bool { return p.none() }) {
+	first := slices.IndexFunc(lanes, func(p place) bool { return p.faults() })
+	if first < 0 {
 		return -1
 	}
-	return elsewhere
+	of := &lanes[first]
+	if slices.ContainsFunc(lanes[first+1:], func(p place) bool {
+		return p.faults() && (of.none() || p.gone != of.gone || p.block.Victim.ID != of.block.Victim.ID)
+	}) {
+		return -1
+	}
+	return first
 }
 
 // harmed says where an address lies of the block that it harms.

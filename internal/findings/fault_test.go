@@ -73,37 +73,44 @@ func TestAFaultIsExplained(t *testing.T) {
 		suspects string
 		victim   core.Tag
 		says     string
+		stays    bool // the memory of blocks that were released
 	}{
 		"in a freed block": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(victim.ID.Ptr + 64)},
-			names.FindingIllegalAccess, "merge", "victim", `launch 2 "merge" read 4 bytes at`},
+			names.FindingIllegalAccess, "merge", "victim", `launch 2 "merge" read 4 bytes at`, false},
 		"behind a block": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(out.ID.Ptr + 4096 + 1<<20)},
-			names.FindingIllegalAccess, "merge", "out", "1048576 bytes behind the end of block"},
+			names.FindingIllegalAccess, "merge", "out", "1048576 bytes behind the end of block", false},
 		"nowhere": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8)},
-			names.FindingIllegalAccess, "merge", "", "never had memory"},
+			names.FindingIllegalAccess, "merge", "", "never had memory", false},
 		"of one thread of many": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(out.ID.Ptr, out.ID.Ptr+4, victim.ID.Ptr+8)},
-			names.FindingIllegalAccess, "merge", "victim", "thread [2 0 0]"},
+			names.FindingIllegalAccess, "merge", "victim", "thread [2 0 0]", false},
 		"before a block": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(out.ID.Ptr - 64)},
-			names.FindingIllegalAccess, "merge", "out", "64 bytes before block"},
+			names.FindingIllegalAccess, "merge", "out", "64 bytes before block", false},
 		"of threads that reach where others may have memory": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8, out.ID.Ptr, 16)},
-			names.FindingIllegalAccess, "merge", "", "it is not known what was not there"},
+			names.FindingIllegalAccess, "merge", "", "it is not known what was not there", false},
 		"at an address that is not known": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: unknown},
-			names.FindingIllegalAccess, "merge", "victim", "not known (its registers are gone)"},
+			names.FindingIllegalAccess, "merge", "victim", "not known (its registers are gone)", false},
 		"at an address that is not known, of a kernel that was given one beside a block": {[]core.UseRecord{honest, planted},
-			gpucore.Fault{Kernel: "reader", Grid: 1, Exception: illegal, Access: unknown}, names.FindingIllegalAccess, "merge", "", "a candidate is its parameter"},
+			gpucore.Fault{Kernel: "reader", Grid: 1, Exception: illegal, Access: unknown}, names.FindingIllegalAccess, "merge", "", "a candidate is its parameter", false},
 		"at an address that is not known, of a kernel that was given two freed blocks": {[]core.UseRecord{honest, planted},
-			gpucore.Fault{Kernel: "reader", Grid: 2, Exception: illegal, Access: unknown}, names.FindingIllegalAccess, "merge", "", "64 bytes into block \"victim\""},
+			gpucore.Fault{Kernel: "reader", Grid: 2, Exception: illegal, Access: unknown}, names.FindingIllegalAccess, "merge", "", "64 bytes into block \"victim\"", false},
 		"of one of two launches alike": {[]core.UseRecord{honest, planted, launch(3, "again", "out")}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(8)},
-			names.FindingIllegalAccess, "merge again honest", "", "one of 2 launches"},
+			names.FindingIllegalAccess, "merge again honest", "", "one of 2 launches", false},
 		"of a grid that is over, by the kernel's name": {[]core.UseRecord{honest, launch(4, "reader", "")}, gpucore.Fault{Kernel: "reader", Grid: -1, Exception: illegal, Access: unknown},
-			names.FindingIllegalAccess, "reader", "", `launch 4 "reader"`},
+			names.FindingIllegalAccess, "reader", "", `launch 4 "reader"`, false},
 		"of a grid that is over": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Grid: -1, Exception: illegal, Access: unknown},
-			names.FindingIllegalAccess, "honest merge", "", "do not tell the launch"},
+			names.FindingIllegalAccess, "honest merge", "", "do not tell the launch", false},
+		"of threads of which one may have hit memory that stays": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(victim.ID.Ptr, 8)},
+			names.FindingIllegalAccess, "merge", "", "it is not known what was not there", true},
+		"in a freed block whose memory stays for a while": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: read(victim.ID.Ptr, victim.ID.Ptr+4)},
+			names.FindingIllegalAccess, "merge", "victim", "0 bytes into block", true},
+		"at an address that is not known, of a kernel that was given memory that stays": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: illegal, Access: unknown},
+			names.FindingIllegalAccess, "merge", "", "a candidate is its parameter", true},
 		"that is no access": {[]core.UseRecord{honest, planted}, gpucore.Fault{Kernel: "reader", Exception: trap},
-			names.FindingStickyError, "merge", "", `kernel "reader" of launch 2`},
+			names.FindingStickyError, "merge", "", `kernel "reader" of launch 2`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lost := core.Finding{Kind: names.FindingStickyError, Text: "the device is lost", Suspects: c.inFlight}
-			f := o.explain(lost, &gpucore.Dump{Grids: []gpucore.Grid{grid, beside, two}, Faults: []gpucore.Fault{c.fault}}, Stack{Base: s.Backend})
+			f := o.explain(lost, &gpucore.Dump{Grids: []gpucore.Grid{grid, beside, two}, Faults: []gpucore.Fault{c.fault}}, Stack{Base: s.Backend, Unmaps: !c.stays})
 			var suspects []string
 			for _, u := range f.Suspects {
 				suspects = append(suspects, u.Launch)

@@ -29,6 +29,8 @@ type Stack struct {
 	Base    core.Resource
 	Guard   *debugguard.Resource
 	Streams *cuda.StreamPool
+	// Unmaps says that the memory of a block which is released is taken off the map.
+	Unmaps bool
 	// Enqueued, if not nil, knows which launch enqueued which kernel.
 	Enqueued *Enqueued
 }
