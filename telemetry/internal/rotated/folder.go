@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/wholefile"
 )
 
 // NameTime is the form of the time that names begin with, so that they sort by
@@ -48,7 +49,7 @@ type RealDisk struct{}
 
 // Write implements [Disk]. The text is first in a file of another name beside it,
 // which [IsDraft] recognises.
-func (RealDisk) Write(path string, text []byte) error { return write(path, text) }
+func (RealDisk) Write(path string, text []byte) error { return wholefile.Write(path, text) }
 
 // Remove implements [Disk].
 func (RealDisk) Remove(path string) error { return os.Remove(path) }

@@ -1,4 +1,4 @@
-package rotated
+package wholefile
 
 import (
 	"errors"
@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// write is what renameio does, which has no build for Windows. NTFS writes names to
+// Write is what renameio does, which has no build for Windows. NTFS writes names to
 // its journal by itself.
-func write(path string, text []byte) error {
+func Write(path string, text []byte) error {
 	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 //go:build !windows
 
-package rotated
+// Package wholefile replaces a file by a whole one, or not at all.
+package wholefile
 
 import (
 	"errors"
@@ -11,10 +12,10 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// write puts a whole file on the disk under its name, and the name too where the
+// Write puts a whole file on the disk under its name, and the name too where the
 // file system can. Others may read it: files hold names, stacks and addresses, and no
 // bytes of the program's data but the first that differs.
-func write(path string, text []byte) error {
+func Write(path string, text []byte) error {
 	if err := renameio.WriteFile(path, text, 0o644, renameio.WithTempDir(filepath.Dir(path))); err != nil {
 		return err
 	}
