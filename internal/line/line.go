@@ -1,16 +1,10 @@
 // Package line is a queue of those who wait for room: first come, first served.
 package line
 
-import (
-	"container/list"
-	"sync"
-)
+import "sync"
 
-// passable is how many places behind the first are looked at for one that may pass it.
-const passable = 64
-
-// Line is a queue. Its methods take a time that does not depend on its length, and are safe
-// for concurrent use.
+// Line is a queue of goroutines that try in its order. Its methods take a time that does not depend on
+// its length, and are safe for concurrent use.
 type Line struct {
 	// Passes is how many may pass one that does not fit, each of whom fits.
 	Passes int
@@ -19,32 +13,33 @@ type Line struct {
 	OnWaiters func(waiting bool)
 
 	mu     sync.Mutex
-	places list.List // of *Place
+	order  Order
+	places []*Place // by their number
 }
 
 // Place is one in the line.
 type Place struct {
 	line   *Line
-	bytes  uint64
-	passed int // by how many
+	number int
 	turn   chan struct{}
 	mayTry bool // though it is not the first
-	passes bool // it was let pass, and has not tried in vain since
-	at     *list.Element
 }
 
 // Join takes the last place, for so many bytes. It must be left.
 func (l *Line) Join(bytes uint64) *Place {
-	p := &Place{line: l, bytes: bytes, turn: make(chan struct{}, 1)}
+	p := &Place{line: l, turn: make(chan struct{}, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.places.Len() == 0 && l.OnWaiters != nil {
+	if l.order.Len() == 0 && l.OnWaiters != nil {
 		l.OnWaiters(true)
 	}
 	if l.Passes > 0 { // the first may let it pass
 		l.wakeFirst()
 	}
-	p.at = l.places.PushBack(p)
+	if p.number = l.order.Join(bytes); p.number == len(l.places) {
+		l.places = append(l.places, nil)
+	}
+	l.places[p.number] = p
 	return p
 }
 
@@ -52,7 +47,7 @@ func (l *Line) Join(bytes uint64) *Place {
 func (l *Line) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.places.Len()
+	return l.order.Len()
 }
 
 // Wake has the first try again: there may be room. It does not block.
@@ -63,8 +58,8 @@ func (l *Line) Wake() {
 }
 
 func (l *Line) wakeFirst() {
-	if first := l.places.Front(); first != nil {
-		first.Value.(*Place).wake()
+	if first, ok := l.order.First(); ok {
+		l.places[first].wake()
 	}
 }
 
@@ -75,6 +70,12 @@ func (p *Place) wake() {
 	}
 }
 
+// isFirst needs the lock.
+func (p *Place) isFirst() bool {
+	first, ok := p.line.order.First()
+	return ok && first == p.number
+}
+
 // Turn receives when it is worth to look whether the place may try.
 func (p *Place) Turn() <-chan struct{} { return p.turn }
 
@@ -82,37 +83,26 @@ func (p *Place) Turn() <-chan struct{} { return p.turn }
 func (p *Place) MayTry() bool {
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
-	may := p.mayTry || p.line.places.Front() == p.at
+	may := p.mayTry || p.isFirst()
 	p.mayTry = false
 	return may
 }
 
 // LetPass is for a place that has tried in vain. It has one behind the first try whose bytes there
-// is room for, if the place is the first and may be passed once more: one at a time.
+// is room for, if the place is the first and may be passed once more: one at a time. Who leaves
+// wakes the first, so that it asks again.
 func (p *Place) LetPass(room uint64) {
 	l := p.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.passes = false
-	if l.places.Front() != p.at || p.passed >= l.Passes {
+	l.order.Stay(p.number)
+	if !p.isFirst() {
 		return
 	}
-	next := p.at.Next()
-	for range passable {
-		if next == nil {
-			return
-		}
-		other := next.Value.(*Place)
-		if other.passes {
-			return // what it finds is not known yet; who leaves wakes the first
-		}
-		if other.bytes <= room {
-			p.passed++
-			other.mayTry, other.passes = true, true
-			other.wake()
-			return
-		}
-		next = next.Next()
+	l.order.Passes = l.Passes
+	if other, ok := l.order.Pass(room); ok {
+		l.places[other].mayTry = true
+		l.places[other].wake()
 	}
 }
 
@@ -121,8 +111,9 @@ func (p *Place) Leave() {
 	l := p.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.places.Remove(p.at)
-	if l.places.Len() == 0 && l.OnWaiters != nil {
+	l.order.Leave(p.number)
+	l.places[p.number] = nil
+	if l.order.Len() == 0 && l.OnWaiters != nil {
 		l.OnWaiters(false)
 	}
 	l.wakeFirst()

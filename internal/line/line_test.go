@@ -96,7 +96,8 @@ func BenchmarkTurn(b *testing.B) {
 			}
 			for b.Loop() {
 				l.Wake()
-				first := l.places.Front().Value.(*Place)
+				number, _ := l.order.First()
+				first := l.places[number]
 				if !first.MayTry() {
 					b.Fatal("not the first")
 				}
