@@ -1,0 +1,255 @@
+package admit
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core/names"
+)
+
+// kinds is how many kinds of jobs a model keeps.
+const kinds = 256
+
+// Shape is one or two named numbers that the memory of a job depends on, such as its rows. The zero
+// Shape is that of a job that always does the same.
+type Shape struct {
+	names   [2]string
+	numbers [2]int
+}
+
+// ShapeOf is a shape of one number. A negative one counts as zero. The name comes from a small fixed
+// set, as that of the job does: it says which number is meant.
+func ShapeOf(name string, n int) Shape {
+	return Shape{names: [2]string{names.Bound(name)}, numbers: [2]int{max(0, n)}}
+}
+
+// And is the shape with a second number, or with another second one. It should grow the memory, as
+// the first does: a job that needs less of it is predicted as if it did not.
+func (s Shape) And(name string, n int) Shape {
+	s.names[1], s.numbers[1] = names.Bound(name), max(0, n)
+	return s
+}
+
+func (s Shape) size() [2]float64 {
+	return [2]float64{float64(s.numbers[0]), float64(s.numbers[1])}
+}
+
+// Prediction is what a job will need. All sizes are bytes.
+type Prediction struct {
+	// Bytes is the upper end: more than that is needed by at most one job in a hundred of those
+	// that are known. Low is what the job needs at least. Both are 0 of a job that was never seen.
+	Bytes, Low uint64
+	// Runs is how many runs it is learned from, at most 256: the last ones, and those since the
+	// job's memory has changed in a way that leaves earlier ones without a meaning.
+	Runs int
+	// Known: from 20 runs on, for a shape at most half as large again as any of them. What is not
+	// known is predicted with a margin that shrinks as the runs come, and for larger shapes with
+	// more than in proportion.
+	Known bool
+}
+
+// Model learns the peaks of jobs from those of their last runs, by name and shape; see the package
+// comment for how. Its zero value knows nothing. It keeps the last 256 runs of each of the 256 kinds of jobs
+// (a name, and the names of a shape's numbers) that ran last: 25 kB each at most. It is safe for
+// concurrent use. A nil one learns nothing.
+type Model struct {
+	mu     sync.Mutex // of who adds a curve
+	curves atomic.Pointer[map[kind]*curve]
+}
+
+type kind struct {
+	job   string
+	names [2]string
+}
+
+func kindOf(job string, s Shape) kind { return kind{names.Bound(job), s.names} }
+
+// Predict is what a job of this name and shape will need. It takes no lock and allocates nothing.
+func (m *Model) Predict(job string, s Shape) Prediction {
+	if c := m.curve(kindOf(job, s)); c != nil {
+		return c.fit.Load().predict(s.size())
+	}
+	return Prediction{}
+}
+
+// Observe learns the peak, in bytes, of a job that has ended as it should. One that was broken off
+// would teach less than jobs need. It does not block for long: now and then it computes for some
+// tens of microseconds.
+func (m *Model) Observe(job string, s Shape, peak uint64) {
+	if m == nil {
+		return
+	}
+	k, r := kindOf(job, s), run{s.size(), max(1, float64(peak))}
+	c := m.curve(k)
+	if c == nil {
+		if c = m.add(k, []run{r}); c == nil {
+			return
+		}
+	}
+	c.observe(r)
+}
+
+func (m *Model) curve(k kind) *curve {
+	if m != nil {
+		if curves := m.curves.Load(); curves != nil {
+			return (*curves)[k]
+		}
+	}
+	return nil
+}
+
+// add adds the curve of a kind, in place of the one whose last run is the longest ago if there are
+// too many. If it was added meanwhile it is returned, and has not learned the runs.
+func (m *Model) add(k kind, runs []run) *curve {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.curve(k); c != nil {
+		return c
+	}
+	curves := map[kind]*curve{}
+	if old := m.curves.Load(); old != nil {
+		maps.Copy(curves, *old)
+	}
+	if len(curves) >= kinds {
+		delete(curves, slices.MinFunc(slices.Collect(maps.Keys(curves)), func(a, b kind) int {
+			return cmp.Compare(curves[a].used.Load(), curves[b].used.Load())
+		}))
+	}
+	c := &curve{runs: runs}
+	c.used.Store(time.Now().UnixNano())
+	c.fit.Store(newFit(runs))
+	curves[k] = c
+	m.curves.Store(&curves)
+	return nil
+}
+
+const (
+	// streak is how many runs in a row, all above or all below the middle eight tenths of the
+	// errors, mean that the job has changed: chance does that twice in a hundred thousand runs.
+	streak = 5
+	// sure is how many of them, the last, come after the change in all likelihood: one before it is
+	// outside the middle by chance, and two are one time in a hundred.
+	sure = 3
+	// carried is how many earlier runs are carried over a change.
+	carried = window / 4
+	// An error that should not be widens the margin by widen, and each run without one narrows it by a
+	// two hundredth of that: so one run in two hundred is under its reservation in the long run,
+	// whatever the runs are like (Gibbs and Candès, Adaptive Conformal Inference, 2021).
+	widen, rate = 0.02, 0.005
+)
+
+// curve is what is known of one kind of jobs.
+type curve struct {
+	fit  atomic.Pointer[fit]
+	used atomic.Int64 // when, in nanoseconds
+
+	mu    sync.Mutex
+	runs  []run // the last of them, the newest last
+	since int   // runs since the fit was made
+	row   int   // runs in a row above the middle of the errors, or below if negative
+	extra float64
+}
+
+// observe learns a run. It makes a new fit after an eighth more runs, and at once of what does not
+// fit, but not while the job may be changing: until that is known the reservations are raised by as
+// much as the runs were above theirs.
+func (c *curve) observe(r run) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.runs) == 2*window {
+		c.runs = append(c.runs[:0], c.runs[window+1:]...)
+	}
+	c.runs = append(c.runs, r)
+	c.since++
+	c.used.Store(time.Now().UnixNano())
+	f := c.fit.Load()
+	base, beyond := f.base(r.size)
+	switch {
+	case beyond > 1: // it says nothing of a change
+		c.row = 0
+	case r.peak > unscore(base, f.calmHigh, f.differ)*(1+slack):
+		c.row = max(1, c.row+1)
+	case r.peak < unscore(base, f.calmLow, f.differ)*(1-slack):
+		c.row = min(-1, c.row-1)
+	default:
+		c.row = 0
+	}
+	reserved := f.reserve(base)
+	under := r.peak > reserved && beyond == 1
+	if under {
+		c.extra += widen
+	}
+	switch {
+	case c.row == streak || c.row == -streak:
+		c.runs = append(c.runs[:0], changed(f, c.runs)...)
+		c.row = 0
+		c.refit()
+	case under && c.row > 0:
+		raised := *f
+		raised.raise = min(4, raised.raise*r.peak/reserved)
+		c.fit.Store(&raised)
+	case under, beyond > 1, c.row == 0 && f.raise > 1+c.extra,
+		(8*c.since >= f.runs || f.runs <= window/8) && -1 <= c.row && c.row <= 1:
+		c.refit()
+	}
+}
+
+func (c *curve) refit() {
+	c.extra = max(0, c.extra-widen*rate*float64(c.since))
+	c.since = 0
+	f := newFit(c.runs[max(0, len(c.runs)-window):])
+	f.raise += c.extra
+	c.fit.Store(f)
+}
+
+// changed is what is left of the runs when the last have shown that the job has changed: these, and
+// what the earlier ones would be now, where one factor or one difference explains the last as well
+// as runs were explained before, and as far as these have gone.
+func changed(f *fit, runs []run) []run {
+	split := len(runs) - sure
+	left := slices.Clone(runs[split:])
+	bases := make([]float64, sure)
+	usual := 2 * slack
+	for i, r := range left {
+		bases[i], _ = f.base(r.size)
+		usual = max(usual, (unscore(bases[i], f.high, f.differ)-unscore(bases[i], f.low, f.differ))/bases[i])
+	}
+	least, now, differ := math.Inf(1), 0.0, false
+	for _, d := range []bool{false, true} {
+		mean, worst := 0.0, 0.0
+		for i, r := range left {
+			mean += score(r.peak, bases[i], d) / sure
+		}
+		for i, r := range left {
+			worst = max(worst, math.Abs(unscore(bases[i], mean, d)/r.peak-1))
+		}
+		if worst < least {
+			least, now, differ = worst, mean, d
+		}
+	}
+	if f.runs < enough || least > min(usual, 0.5) {
+		return left
+	}
+	old := runs[max(0, split-carried):split]
+	scores, before := make([]float64, len(old)), 0.0
+	for i, r := range old {
+		base, _ := f.base(r.size)
+		scores[i] = score(r.peak, base, differ)
+		before += scores[i] / float64(len(old))
+	}
+	for i, r := range old {
+		if base, _ := f.base(r.size); base < slices.Min(bases)/2 || base > slices.Max(bases)*2 {
+			continue
+		}
+		if math.Abs(scores[i]-before) <= math.Abs(scores[i]-now) { // it was before the change
+			r.peak = max(1, unscore(r.peak, score(now, before, differ), differ))
+		}
+		left = append(left, r)
+	}
+	return left
+}
