@@ -1,6 +1,7 @@
 // Package admit lets jobs in as far as a number of bytes goes, and learns how many each needs. It is
 // for services whose GPU memory is a library's, such as one that loads models; it knows no GPU and
-// imports none of the runtime.
+// imports none of the runtime. The bytes that a job uses come from the caller: the library's own number,
+// or what NVML says of the process, less what it said before, where one job at a time allocates.
 //
 //	gate, err := admit.New(admit.Config{Limit: 40 << 30, Passes: 4})
 //	...
@@ -38,7 +39,9 @@
 //
 // Five runs in a row, all above or all below the middle eight tenths of the errors, mean a change,
 // such as a deploy. What one factor or one difference explains is carried over, the rest is
-// forgotten. Until then each run above its reservation raises those that follow. In the long run one
+// forgotten. One size of several that needs less does not make such a row: it is followed as its runs
+// come to be the last 256. Until a change is known each run above its reservation raises those that follow. A change to less that
+// turns out not to last makes the model slow to believe the next one. In the long run one
 // job in two hundred is under its reservation, whatever the jobs do.
 //
 // In simulations of 1000 runs of nine kinds of programs, with noise of up to 2 % and changes in the

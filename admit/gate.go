@@ -69,7 +69,7 @@ func (g *Gate) tell() {
 	for _, d := range g.ledger.Told {
 		a := g.waiting[d.Place]
 		g.waiting[d.Place] = nil
-		a.reserved, a.charged = d.Bytes, d.Bytes
+		a.grant.Reserved = d.Bytes
 		if d.Bytes > 0 {
 			g.stats.Inside++
 			g.stats.Entered++
@@ -91,11 +91,11 @@ type Admission struct {
 	prediction Prediction
 	decided    chan struct{}
 
-	// The rest is under the gate's lock. What is charged is the larger of what is reserved and
-	// what is used.
-	refused                       *NeverFitsError
-	reserved, charged, used, peak uint64
-	left                          bool
+	// The rest is under the gate's lock.
+	refused *NeverFitsError
+	grant   line.Grant
+	peak    uint64
+	left    bool
 }
 
 // Enter waits until there is room for a job of this name and shape, and reserves what it will
@@ -170,7 +170,7 @@ func (a *Admission) Reserved() uint64 {
 	}
 	a.gate.mu.Lock()
 	defer a.gate.mu.Unlock()
-	return a.reserved
+	return a.grant.Reserved
 }
 
 // Observe tells the gate how many bytes the job uses now: after the library has allocated or freed,
@@ -189,9 +189,11 @@ func (a *Admission) Observe(bytes uint64) error {
 	if a.left {
 		return &core.InvalidRequestError{Op: "Admission.Observe", Field: "bytes", Reason: fmt.Sprintf("the job %q has left: observe what it uses before", a.job)}
 	}
-	a.used, a.peak = bytes, max(a.peak, bytes)
-	if short := a.charge(); short > 0 {
-		return &ShortError{Job: a.job, Short: short, Used: bytes, Reserved: a.reserved, Limit: g.ledger.Limit()}
+	a.peak = max(a.peak, bytes)
+	short := g.ledger.Use(&a.grant, bytes)
+	g.tell()
+	if short > 0 {
+		return &ShortError{Job: a.job, Short: short, Used: bytes, Reserved: a.grant.Reserved, Limit: g.ledger.Limit()}
 	}
 	return nil
 }
@@ -205,26 +207,16 @@ func (a *Admission) Settle(bytes uint64) {
 	g := a.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	a.reserved = min(a.reserved, bytes)
-	if !a.left {
-		a.charge()
-	}
-}
-
-// charge needs the lock.
-func (a *Admission) charge() (short uint64) {
-	now := max(a.reserved, a.used)
-	short = a.gate.ledger.Resize(a.charged, now)
-	a.charged = now
-	a.gate.tell()
-	return short
+	g.ledger.Settle(&a.grant, bytes)
+	g.tell()
 }
 
 // leave needs the lock.
 func (a *Admission) leave() {
-	a.left, a.reserved, a.used = true, 0, 0
-	a.charge()
+	a.left = true
+	a.gate.ledger.Leave(&a.grant)
 	a.gate.stats.Inside--
+	a.gate.tell()
 }
 
 // Leave gives all back when the job has ended as it should: its peak is learned, if any was

@@ -153,6 +153,9 @@ type curve struct {
 	since int   // runs since the fit was made
 	row   int   // runs in a row above the middle of the errors, or below if negative
 	extra float64
+	// fell and wary are the runs until a change to less is no more news, and until one is believed
+	// again: not soon after one that was wrong, as where phases alternate.
+	fell, wary int
 }
 
 // observe learns a run. It makes a new fit after an eighth more runs, and at once of what does not
@@ -166,6 +169,7 @@ func (c *curve) observe(r run) {
 	}
 	c.runs = append(c.runs, r)
 	c.since++
+	c.fell, c.wary = max(0, c.fell-1), max(0, c.wary-1)
 	c.used.Store(time.Now().UnixNano())
 	f := c.fit.Load()
 	base, beyond := f.base(r.size)
@@ -185,7 +189,12 @@ func (c *curve) observe(r run) {
 		c.extra += widen
 	}
 	switch {
-	case c.row == streak || c.row == -streak:
+	case c.row == streak || c.row == -streak && c.wary == 0:
+		if c.row < 0 {
+			c.fell = 2 * window
+		} else if c.fell > 0 {
+			c.fell, c.wary = 0, 2*window
+		}
 		c.runs = append(c.runs[:0], changed(f, c.runs)...)
 		c.row = 0
 		c.refit()
@@ -194,7 +203,7 @@ func (c *curve) observe(r run) {
 		raised.raise = min(4, raised.raise*r.peak/reserved)
 		c.fit.Store(&raised)
 	case under, beyond > 1, c.row == 0 && f.raise > 1+c.extra,
-		(8*c.since >= f.runs || f.runs <= window/8) && -1 <= c.row && c.row <= 1:
+		(8*c.since >= f.runs || f.runs <= window/8) && c.row <= 1 && (c.row >= -1 || c.wary > 0):
 		c.refit()
 	}
 }
@@ -236,12 +245,12 @@ func changed(f *fit, runs []run) []run {
 		return left
 	}
 	old := runs[max(0, split-carried):split]
-	scores, before := make([]float64, len(old)), 0.0
+	scores := make([]float64, len(old))
 	for i, r := range old {
 		base, _ := f.base(r.size)
 		scores[i] = score(r.peak, base, differ)
-		before += scores[i] / float64(len(old))
 	}
+	before := slices.Sorted(slices.Values(scores))[len(scores)/2]
 	for i, r := range old {
 		if base, _ := f.base(r.size); base < slices.Min(bases)/2 || base > slices.Max(bases)*2 {
 			continue

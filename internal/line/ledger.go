@@ -60,12 +60,29 @@ func (l *Ledger) GiveUp(place int) {
 	l.next()
 }
 
-// Resize changes what one has been given. It returns how many of the bytes that it has more there
-// was no room for: they are counted all the same.
-func (l *Ledger) Resize(from, to uint64) (short uint64) {
-	l.given = l.given - from + to
-	if to > from && l.given > l.limit {
-		return min(to-from, l.given-l.limit)
+// Grant is what one inside has: what is reserved, and what is used, of which the larger is given.
+type Grant struct{ Reserved, Used uint64 }
+
+func (g Grant) given() uint64 { return max(g.Reserved, g.Used) }
+
+// Use is told that so many bytes are used. It returns how many of those that were not given there is
+// no room for: they are given all the same, because they are used.
+func (l *Ledger) Use(g *Grant, bytes uint64) (short uint64) {
+	return l.change(g, Grant{g.Reserved, bytes})
+}
+
+// Settle gives back what is reserved beyond so many bytes, and is not used.
+func (l *Ledger) Settle(g *Grant, bytes uint64) { l.change(g, Grant{min(g.Reserved, bytes), g.Used}) }
+
+// Leave gives all back.
+func (l *Ledger) Leave(g *Grant) { l.change(g, Grant{}) }
+
+func (l *Ledger) change(g *Grant, to Grant) (short uint64) {
+	before, now := g.given(), to.given()
+	*g = to
+	l.given = l.given - before + now
+	if now > before && l.given > l.limit {
+		return min(now-before, l.given-l.limit)
 	}
 	l.next()
 	return 0
