@@ -2,8 +2,10 @@ package admit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"strings"
 	"sync"
 
@@ -12,6 +14,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/line"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
+
+// mostBytes is how many bytes a job may say that it uses: sums of them do not overflow.
+const mostBytes = 1 << 50
 
 // Config is how a [Gate] works.
 type Config struct {
@@ -116,16 +121,9 @@ func (g *Gate) Enter(ctx context.Context, job string, shape Shape) (*Admission, 
 	case ctx.Err() != nil:
 		return nil, waitError(ctx, job)
 	}
-	p := g.model.Predict(job, shape)
-	bytes := p.Bytes
-	if p.Runs == 0 {
-		if bytes = g.unknown; bytes == 0 {
-			bytes = 1<<64 - 1
-		}
-	}
-	a := &Admission{gate: g, job: names.Bound(job), shape: shape, prediction: p, decided: make(chan struct{})}
+	a := &Admission{gate: g, job: names.Bound(job), shape: shape, prediction: g.model.Predict(job, shape), decided: make(chan struct{})}
 	g.mu.Lock()
-	place := g.ledger.Ask(p.Low, bytes)
+	place := g.ledger.Ask(g.needs(a.prediction))
 	if place == len(g.waiting) {
 		g.waiting = append(g.waiting, nil)
 	}
@@ -144,6 +142,31 @@ func (g *Gate) Enter(ctx context.Context, job string, shape Shape) (*Admission, 
 	return a, nil
 }
 
+// needs are the bytes that a job asks for, at least and at most.
+func (g *Gate) needs(p Prediction) (least, bytes uint64) {
+	switch {
+	case p.Runs > 0:
+		return p.Low, p.Bytes
+	case g.unknown > 0:
+		return 0, g.unknown
+	}
+	return 0, math.MaxUint64
+}
+
+// askAgain has those ask for what is known now who wait for a job that was not known: the first
+// run of a job need not be the only one inside until all who came with it have been so.
+// It needs the lock, and comes before that run gives back.
+func (g *Gate) askAgain(job string) {
+	for place := range g.waiting {
+		if a := g.waiting[place]; a != nil && a.job == job && !a.prediction.Known {
+			a.prediction = g.model.Predict(job, a.shape)
+			least, bytes := g.needs(a.prediction)
+			g.ledger.AskAgain(place, least, bytes)
+			g.tell()
+		}
+	}
+}
+
 // giveUp is the end of a wait, though it may have been decided meanwhile.
 func (g *Gate) giveUp(a *Admission, place int) {
 	g.mu.Lock()
@@ -160,7 +183,11 @@ func (g *Gate) giveUp(a *Admission, place int) {
 }
 
 func waitError(ctx context.Context, job string) error {
-	return fmt.Errorf("the job %q waited to be let in: %w", names.Bound(job), context.Cause(ctx))
+	err := ctx.Err()
+	if cause := context.Cause(ctx); !errors.Is(cause, err) {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return fmt.Errorf("the job %q waited to be let in: %w", names.Bound(job), err)
 }
 
 // Reserved is how many bytes are set aside for the job now, whether it uses them or not.
@@ -177,8 +204,8 @@ func (a *Admission) Reserved() uint64 {
 // or from time to time. The most that it was told is the peak that the model learns. More than is
 // reserved is taken from what others have left, before those who wait; if that is not enough, the
 // error is a [ShortError], once for each growth. The bytes count nevertheless, because they are
-// used: nobody is let in until they are there again. After the job has left, the error is a
-// [core.InvalidRequestError].
+// used: nobody is let in until they are there again. After the job has left, and for more than a pebibyte, the error is
+// a [core.InvalidRequestError], and nothing is changed.
 func (a *Admission) Observe(bytes uint64) error {
 	if a == nil {
 		return refuse.Nil("Admission.Observe", "admission", "use what Gate.Enter returned, and see to its error")
@@ -186,8 +213,11 @@ func (a *Admission) Observe(bytes uint64) error {
 	g := a.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if a.left {
+	switch {
+	case a.left:
 		return &core.InvalidRequestError{Op: "Admission.Observe", Field: "bytes", Reason: fmt.Sprintf("the job %q has left: observe what it uses before", a.job)}
+	case bytes > mostBytes:
+		return &core.InvalidRequestError{Op: "Admission.Observe", Field: "bytes", Reason: fmt.Sprintf("%d: no device has so many; a difference below zero, perhaps", bytes)}
 	}
 	a.peak = max(a.peak, bytes)
 	short := g.ledger.Use(&a.grant, bytes)
@@ -234,20 +264,25 @@ func (a *Admission) end(whole bool) {
 	}
 	g := a.gate
 	g.mu.Lock()
-	if a.left {
-		g.mu.Unlock()
+	peak, p, left := a.peak, a.prediction, a.left
+	a.left = true
+	g.mu.Unlock()
+	if left {
 		return
 	}
-	a.leave()
-	peak, p := a.peak, a.prediction
 	learns := whole && peak > 0 || peak > p.Bytes
-	if learns && p.Known {
-		g.stats.count(a.job, p.Bytes, peak)
-	}
-	g.mu.Unlock()
 	if learns {
 		g.model.Observe(a.job, a.shape, peak)
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if learns {
+		if p.Known {
+			g.stats.count(a.job, p.Bytes, peak)
+		}
+		g.askAgain(a.job)
+	}
+	a.leave()
 }
 
 // Stats are the numbers of a gate. Sizes are bytes.

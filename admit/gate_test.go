@@ -172,6 +172,24 @@ func TestAnUnknownJobRunsAloneOrWithWhatIsConfigured(t *testing.T) {
 	}
 }
 
+// Of many that come before anything is known one runs alone, and the others with what it has shown.
+func TestWhoWaitsProfitsFromWhatIsLearnedMeanwhile(t *testing.T) {
+	g := must.Get(admit.New(admit.Config{Limit: 10_000}))(t)
+	first := enter(t.Context(), t, g, "job").get(t)
+	var others []arrival
+	for range 5 {
+		others = append(others, enter(t.Context(), t, g, "job"))
+	}
+	waiting(t, g, 5)
+	must.Do(t, first.Observe(1000))
+	first.Leave()
+	for _, w := range others {
+		if r := w.get(t).Reserved(); r < 1000 || r > 2000 {
+			t.Error("it reserves", r)
+		}
+	}
+}
+
 func TestAJobGivesBackAndTakesMoreAsItGoes(t *testing.T) {
 	g := taught(t, admit.Config{Limit: 4100})
 	d := enter(t.Context(), t, g, "d").get(t)
@@ -228,7 +246,7 @@ func TestAContextThatEndsLeavesNothing(t *testing.T) {
 	waiting(t, g, 2)
 	why := errors.New("why")
 	cancel(why)
-	if err := <-d.err; !errors.Is(err, why) {
+	if err := <-d.err; !errors.Is(err, why) || !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	a.get(t).Leave() // it stood behind d alone
@@ -298,6 +316,10 @@ func TestNilAndNonsenseAreRefused(t *testing.T) {
 	niltest.Refuses(t, (*admit.Gate)(nil))
 	niltest.Refuses(t, (*admit.Admission)(nil))
 	niltest.Refuses(t, (*admit.Model)(nil))
+	in := enter(t.Context(), t, taught(t, admit.Config{Limit: 5000}), "a").get(t)
+	if below := uint64(5); !errors.Is(in.Observe(below-6), core.ErrInvalidRequest) {
+		t.Error("a difference below zero is taken for bytes")
+	}
 	var a *admit.Admission
 	a.Settle(1)
 	a.Leave()

@@ -43,15 +43,19 @@ func (l *Ledger) Waiting() int { return l.order.Len() }
 
 // Ask joins the line, for at least one byte.
 func (l *Ledger) Ask(least, bytes uint64) (place int) {
-	w := want{least: max(1, least), bytes: max(1, least, bytes)}
 	place = l.order.Join(0)
 	if place == len(l.wants) {
-		l.wants = append(l.wants, w)
+		l.wants = append(l.wants, want{})
 	}
-	l.wants[place] = w
+	l.AskAgain(place, least, bytes)
+	return place
+}
+
+// AskAgain changes what a place that is not decided on waits for.
+func (l *Ledger) AskAgain(place int, least, bytes uint64) {
+	l.wants[place] = want{least: max(1, least), bytes: max(1, least, bytes)}
 	l.fit(place)
 	l.next()
-	return place
 }
 
 // GiveUp leaves a place that is not decided on.

@@ -14,6 +14,7 @@ import (
 // Job is what one of the jobs may do. It begins again and again.
 type Job struct {
 	Least, Wants uint64   // what it asks for
+	Learns       uint64   // what it asks for when others have shown how much it needs
 	Uses         []uint64 // what it uses in turn, inside
 	Settles      []uint64 // what it may settle for
 }
@@ -52,6 +53,16 @@ type waiter struct {
 	job           uint8 // one more than its number, or 0
 	bytes, passed uint8 // as the ledger says
 	overtaken     uint8 // as was seen, while it is the first
+	learned       bool
+}
+
+// needs are the bytes that one who waits asks for, at least and at most.
+func (e *explorer) needs(w waiter) (least, bytes uint64) {
+	job := &e.Jobs[w.job-1]
+	if w.learned {
+		return job.Learns, job.Learns
+	}
+	return max(1, job.Least), max(1, job.Least, job.Wants)
 }
 
 // Explore visits all states that can be reached, and returns the first that should not be.
@@ -137,6 +148,13 @@ func (e *explorer) expand(s *state, next *[]state) error {
 				to.unqueue(place)
 				return nil
 			})
+			if job.Learns > 0 && !s.line[place].learned {
+				try("learning", j, job.Learns, func(to *state) error {
+					to.line[place].learned = true
+					e.ledger.AskAgain(e.places[j], job.Learns, job.Learns)
+					return nil
+				})
+			}
 		case s.jobs[j].is:
 			for _, bytes := range job.Uses {
 				try("using", j, bytes, func(to *state) error { return e.use(to, j, bytes) })
@@ -182,9 +200,9 @@ func (e *explorer) restore(s *state) {
 		if w.job == 0 {
 			break
 		}
-		job := &e.Jobs[w.job-1]
 		e.places[w.job-1] = i
-		st.Waiting = append(st.Waiting, line.Waiter{Least: max(1, job.Least), Wants: max(1, job.Least, job.Wants), Bytes: uint64(w.bytes), Passed: int(w.passed)})
+		least, wants := e.needs(w)
+		st.Waiting = append(st.Waiting, line.Waiter{Least: least, Wants: wants, Bytes: uint64(w.bytes), Passed: int(w.passed)})
 	}
 	e.ledger.Restore(st)
 }
@@ -236,9 +254,9 @@ func (e *explorer) decide(to *state, d line.Decision) error {
 		return fmt.Errorf("books: a place %d is decided that nobody has", d.Place)
 	}
 	j := int(to.line[at].job - 1)
-	job, limit := &e.Jobs[j], uint64(to.limit)
+	limit := uint64(to.limit)
 	room := limit - min(limit, to.given64())
-	least, wants := max(1, job.Least), max(1, job.Least, job.Wants)
+	least, wants := e.needs(to.line[at])
 	switch {
 	case d.Bytes == 0 && least <= limit:
 		return fmt.Errorf("refusal: job %d may fit", j)
@@ -255,7 +273,7 @@ func (e *explorer) decide(to *state, d line.Decision) error {
 		if to.line[0].overtaken++; int(to.line[0].overtaken) > e.Passes {
 			return fmt.Errorf("overtaken: the first was passed by %d", to.line[0].overtaken)
 		}
-		if first := &e.Jobs[to.line[0].job-1]; min(max(1, first.Least, first.Wants), limit) <= room {
+		if _, wants := e.needs(to.line[0]); min(wants, limit) <= room {
 			return fmt.Errorf("order: job %d passes one that fits", j)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 // jobs are small and large ones, one that is never sure of itself, and one that asks for nothing.
 var jobs = []admission.Job{
 	{Least: 1, Wants: 1, Uses: []uint64{0, 2}},
-	{Least: 1, Wants: 99, Uses: []uint64{3}, Settles: []uint64{1}}, // it runs alone
+	{Least: 1, Wants: 99, Learns: 4, Uses: []uint64{3}, Settles: []uint64{1}}, // it runs alone, until it has learned
 	{Least: 2, Wants: 3, Uses: []uint64{0, 4}, Settles: []uint64{2}},
 	{Least: 0, Wants: 0, Uses: []uint64{1, 5}},
 	{Least: 4, Wants: 4, Uses: []uint64{1, 6}, Settles: []uint64{3}},

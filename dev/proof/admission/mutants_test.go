@@ -19,7 +19,7 @@ var mutants = []struct {
 	{"the first goes before all that fit", "ledger.go", "if l.order.Bytes(place) > room {", "if other, may := l.order.Pass(room); may {\n			place = other\n		} else if l.order.Bytes(place) > room {", "order"},
 	{"one that leaves lets the next in", "ledger.go", "	l.next()\n	return 0\n", "	return 0\n", "deadlock"},
 	{"one that gives up lets the next in", "ledger.go", "	l.order.Leave(place)\n	l.next()\n}", "	l.order.Leave(place)\n}", "asleep"},
-	{"one that comes is looked at", "ledger.go", "	l.fit(place)\n	l.next()\n	return place", "	l.fit(place)\n	return place", "deadlock"},
+	{"one that comes or learns is looked at", "ledger.go", "	l.fit(place)\n	l.next()\n}", "	l.fit(place)\n}", "deadlock"},
 	{"a higher limit lets the next in", "ledger.go", "place, ok = next, more\n	}\n	l.next()\n", "place, ok = next, more\n	}\n", "asleep"},
 	{"all who fit are let in, not one", "ledger.go", "l.given += bytes\n		l.decide(place, bytes)\n", "l.given += bytes\n		l.decide(place, bytes)\n		return\n", "asleep"},
 	{"nobody waits for more than there is", "ledger.go", "l.order.SetBytes(place, min(w.bytes, l.limit))", "l.order.SetBytes(place, w.bytes)", "deadlock"},
