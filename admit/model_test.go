@@ -76,7 +76,7 @@ type outcome struct {
 // seeds is how many times a program is run.
 func seeds() uint64 {
 	if testing.Short() {
-		return 3
+		return 2
 	}
 	return 8
 }
@@ -118,7 +118,11 @@ func learn(p program, c change, noise float64) (o outcome) {
 func TestLearnedPeaksKeepTheirTarget(t *testing.T) {
 	for _, p := range programs {
 		for _, c := range changes {
-			for _, noise := range []float64{0, 0.01, 0.02} {
+			noises := []float64{0, 0.02, 0.01}
+			if testing.Short() {
+				noises = noises[:2]
+			}
+			for _, noise := range noises {
 				target := 0.15
 				if p.name == "rounded up to powers of two" && c.hard && noise > 0 {
 					target = 0.25

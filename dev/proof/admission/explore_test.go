@@ -20,7 +20,7 @@ var jobs = []admission.Job{
 }
 
 // TestNoStateOfTheQueueIsADeadlock explores everything that jobs can do to the queue. The whole
-// bounds take two minutes.
+// bounds take four minutes.
 func TestNoStateOfTheQueueIsADeadlock(t *testing.T) {
 	const small = 5
 	whole, fewest := 6, 200_000
