@@ -135,11 +135,12 @@ const (
 	// sure is how many of them, the last, come after the change in all likelihood: one before it is
 	// outside the middle by chance, and two are one time in a hundred.
 	sure = 3
+	// mixed is how many runs in a row, above or below, mean the same: chance does that as rarely.
+	mixed = 8
 	// carried is how many earlier runs are carried over a change.
 	carried = window / 4
-	// An error that should not be widens the margin by widen, and each run without one narrows it by a
-	// two hundredth of that: so one run in two hundred is under its reservation in the long run,
-	// whatever the runs are like (Gibbs and Candès, Adaptive Conformal Inference, 2021).
+	// A run under its reservation widens the margin by widen, and each run narrows it by a two
+	// hundredth of that: in the long run one in two hundred is, whatever they are like.
 	widen, rate = 0.02, 0.005
 )
 
@@ -152,6 +153,7 @@ type curve struct {
 	runs  []run // the last of them, the newest last
 	since int   // runs since the fit was made
 	row   int   // runs in a row above the middle of the errors, or below if negative
+	out   int   // runs in a row above or below it
 	extra float64
 	// fell and wary are the runs until a change to less is no more news, and until one is believed
 	// again: not soon after one that was wrong, as where phases alternate.
@@ -174,7 +176,7 @@ func (c *curve) observe(r run) {
 	f := c.fit.Load()
 	base, beyond := f.base(r.size)
 	switch {
-	case beyond > 1: // it says nothing of a change
+	case beyond > 1: // it was predicted with caution, and is no sign of a change
 		c.row = 0
 	case r.peak > unscore(base, f.calmHigh, f.differ)*(1+slack):
 		c.row = max(1, c.row+1)
@@ -182,6 +184,9 @@ func (c *curve) observe(r run) {
 		c.row = min(-1, c.row-1)
 	default:
 		c.row = 0
+	}
+	if c.out++; c.row == 0 {
+		c.out = 0
 	}
 	reserved := f.reserve(base)
 	under := r.peak > reserved && beyond == 1
@@ -196,7 +201,11 @@ func (c *curve) observe(r run) {
 			c.fell, c.wary = 0, 2*window
 		}
 		c.runs = append(c.runs[:0], changed(f, c.runs)...)
-		c.row = 0
+		c.row, c.out = 0, 0
+		c.refit()
+	case c.out == mixed && c.wary == 0: // nothing before says anything
+		c.runs = append(c.runs[:0], c.runs[len(c.runs)-2*sure:]...)
+		c.row, c.out = 0, 0
 		c.refit()
 	case under && c.row > 0:
 		raised := *f
@@ -217,46 +226,39 @@ func (c *curve) refit() {
 }
 
 // changed is what is left of the runs when the last have shown that the job has changed: these, and
-// what the earlier ones would be now, where one factor or one difference explains the last as well
-// as runs were explained before, and as far as these have gone.
+// what the earlier ones would be now, where one factor explains the last as well as runs were
+// explained before, and as far as their sizes go.
 func changed(f *fit, runs []run) []run {
 	split := len(runs) - sure
 	left := slices.Clone(runs[split:])
-	bases := make([]float64, sure)
-	usual := 2 * slack
-	for i, r := range left {
-		bases[i], _ = f.base(r.size)
-		usual = max(usual, (unscore(bases[i], f.high, f.differ)-unscore(bases[i], f.low, f.differ))/bases[i])
+	now, usual, worst := 0.0, 2*slack, 0.0
+	least, most := math.Inf(1), 0.0
+	for _, r := range left {
+		base, _ := f.base(r.size)
+		now += r.peak / base / sure
+		usual = max(usual, (unscore(base, f.high, f.differ)-unscore(base, f.low, f.differ))/base)
+		least, most = min(least, base), max(most, base)
 	}
-	least, now, differ := math.Inf(1), 0.0, false
-	for _, d := range []bool{false, true} {
-		mean, worst := 0.0, 0.0
-		for i, r := range left {
-			mean += score(r.peak, bases[i], d) / sure
-		}
-		for i, r := range left {
-			worst = max(worst, math.Abs(unscore(bases[i], mean, d)/r.peak-1))
-		}
-		if worst < least {
-			least, now, differ = worst, mean, d
-		}
+	for _, r := range left {
+		base, _ := f.base(r.size)
+		worst = max(worst, math.Abs(base*now/r.peak-1))
 	}
-	if f.runs < enough || least > min(usual, 0.5) {
+	if f.runs < enough || worst > min(usual, 0.5) {
 		return left
 	}
 	old := runs[max(0, split-carried):split]
-	scores := make([]float64, len(old))
+	factors := make([]float64, len(old))
 	for i, r := range old {
 		base, _ := f.base(r.size)
-		scores[i] = score(r.peak, base, differ)
+		factors[i] = r.peak / base
 	}
-	before := slices.Sorted(slices.Values(scores))[len(scores)/2]
+	before := slices.Sorted(slices.Values(factors))[len(factors)/2]
 	for i, r := range old {
-		if base, _ := f.base(r.size); base < slices.Min(bases)/2 || base > slices.Max(bases)*2 {
+		if base, _ := f.base(r.size); base < least/2 || base > most*2 {
 			continue
 		}
-		if math.Abs(scores[i]-before) <= math.Abs(scores[i]-now) { // it was before the change
-			r.peak = max(1, unscore(r.peak, score(now, before, differ), differ))
+		if math.Abs(factors[i]-before) <= math.Abs(factors[i]-now) { // it was before the change
+			r.peak = max(1, r.peak*now/before)
 		}
 		left = append(left, r)
 	}
