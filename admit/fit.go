@@ -40,9 +40,10 @@ const (
 //
 // The sizes are brought to one axis: the sum of 1, x, y, xy, x² and y² with factors of zero or more
 // that fits the peaks best. On it, the envelope of the runs (the largest peak up to each point) is
-// monotone. Each run is predicted from the others, under each rule and with errors as factors and
-// as differences; what would have reserved the fewest bytes for all of them with no run under its
-// reservation, but for chance, is taken.
+// monotone. Each run is predicted from the others (by the sum itself: from all, which makes little
+// difference from a dozen runs on), under each rule and with errors as factors and as differences;
+// what would have reserved the fewest bytes for all of them, with no run under its reservation, is
+// taken.
 type fit struct {
 	runs     int
 	scale    [2]float64 // the largest sizes
@@ -98,8 +99,7 @@ func (f *fit) at(size [2]float64) float64 {
 }
 
 // leastSquares are the factors of zero or more with the least sum of squares of the relative
-// errors, leaving out what would be
-// negative.
+// errors, leaving out what would be negative.
 func (f *fit) leastSquares(runs []run) (factors [6]float64) {
 	var products [6][6]float64
 	var sums [6]float64

@@ -356,7 +356,7 @@ func (e *NeverFitsError) Error() string {
 	if e.Runs == 0 {
 		return fmt.Sprintf("the job %q%v needs memory, and the limit is %d bytes: raise it", e.Job, e.Shape, e.Limit)
 	}
-	return fmt.Sprintf("the job %q%v needs at least %d bytes, as its last %d runs say, which is %d more than the limit of %d: give it a smaller shape, or raise the limit",
+	return fmt.Sprintf("the job %q%v needs at least %d bytes, as its last %d runs say, which is %d more than the limit of %d: give it a smaller shape, raise the limit, or have the model forget the job if it needs less now",
 		e.Job, e.Shape, e.Needs, e.Runs, e.Needs-e.Limit, e.Limit)
 }
 

@@ -151,6 +151,28 @@ func TestWhatNeverFitsIsRefusedAndTold(t *testing.T) {
 	}
 }
 
+func TestAJobThatIsForgottenMayTryAgain(t *testing.T) {
+	model := new(admit.Model)
+	model.Forget("job") // of nothing
+	g := must.Get(admit.New(admit.Config{Limit: 1000, Model: model}))(t)
+	for n := range 100 {
+		model.Observe("job", admit.Shape{}, 5000)
+		model.Observe("job", admit.ShapeOf("rows", n), 5000)
+		model.Observe("other", admit.Shape{}, 500)
+	}
+	for _, shape := range []admit.Shape{{}, admit.ShapeOf("rows", 5)} {
+		if _, err := g.Enter(t.Context(), "job", shape); err == nil || !strings.Contains(err.Error(), "forget the job") {
+			t.Error(err)
+		}
+	}
+	model.Forget("job")
+	must.Get(g.Enter(t.Context(), "job", admit.ShapeOf("rows", 5)))(t).Leave()
+	must.Get(g.Enter(t.Context(), "job", admit.Shape{}))(t).Leave()
+	if !model.Predict("other", admit.Shape{}).Known {
+		t.Error("another job was forgotten")
+	}
+}
+
 func TestAnUnknownJobRunsAloneOrWithWhatIsConfigured(t *testing.T) {
 	g := taught(t, admit.Config{Limit: 5000})
 	held := enter(t.Context(), t, g, "a").get(t)

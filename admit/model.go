@@ -94,6 +94,21 @@ func (m *Model) Observe(job string, s Shape, peak uint64) {
 	c.observe(r)
 }
 
+// Forget forgets what was learned of a job, in all shapes: after a deploy, for instance, with which it
+// needs less than a limit that it was refused for, because a job that is refused teaches nothing.
+func (m *Model) Forget(job string) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if old := m.curves.Load(); old != nil {
+		curves := maps.Clone(*old)
+		maps.DeleteFunc(curves, func(k kind, _ *curve) bool { return k.job == names.Bound(job) })
+		m.curves.Store(&curves)
+	}
+}
+
 func (m *Model) curve(k kind) *curve {
 	if m != nil {
 		if curves := m.curves.Load(); curves != nil {

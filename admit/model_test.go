@@ -380,6 +380,16 @@ func TestAModelIsBounded(t *testing.T) {
 	}
 }
 
+func TestPredictAllocatesNothing(t *testing.T) {
+	m, n := known(), 0
+	if allocs := testing.AllocsPerRun(100, func() {
+		n++
+		m.Predict("join", admit.ShapeOf("rows", n).And("columns", n%7))
+	}); allocs > 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
+
 func BenchmarkPredict(b *testing.B) {
 	m, r := new(admit.Model), rand.New(rand.NewPCG(1, 37))
 	for range 300 {
