@@ -281,6 +281,54 @@ func TestAContextThatEndsLeavesNothing(t *testing.T) {
 	}
 }
 
+// late is a context that has ended when it is asked a second time.
+type late struct {
+	context.Context
+	asked bool
+}
+
+func (l *late) Err() error {
+	if l.asked {
+		return context.Canceled
+	}
+	l.asked = true
+	return nil
+}
+
+func (*late) Done() <-chan struct{} {
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}
+
+// A context ends as the gate decides: either comes first for the job, and both leave the gate as it was.
+func TestAContextThatEndsWithTheDecisionLeavesNothing(t *testing.T) {
+	g := taught(t, admit.Config{Limit: 3500})
+	in, refused, gaveUp := 0, 0, 0
+	for range 200 {
+		for _, job := range []string{"a", "d"} {
+			a, err := g.Enter(&late{Context: t.Context()}, job, admit.Shape{})
+			switch _, never := errors.AsType[*admit.NeverFitsError](err); {
+			case err == nil:
+				in++
+				a.Leave()
+			case never:
+				refused++
+			case errors.Is(err, context.Canceled):
+				gaveUp++
+			default:
+				t.Fatal(err)
+			}
+		}
+		if s := g.Stats(); s.Charged != 0 || s.Inside != 0 || s.Waiting != 0 {
+			t.Fatalf("%+v", s)
+		}
+	}
+	if in == 0 || refused == 0 || gaveUp == 0 {
+		t.Errorf("%d in, %d refused, %d gave up", in, refused, gaveUp)
+	}
+}
+
 // TestManyJobsLoseNoByte has contexts end, limits change and jobs grow under many goroutines. The sum
 // of what is inside is kept beside the gate.
 func TestManyJobsLoseNoByte(t *testing.T) {
