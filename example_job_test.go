@@ -121,7 +121,7 @@ func ExampleRuntime_Measure() {
 		if _, err := fencepost.Alloc[byte](j, 200); err != nil {
 			return err
 		}
-		fmt.Println("the job:", j.Peak().Requested)
+		fmt.Println("the job:", j.Account().Requested)
 		return nil
 	})
 	peak := stretch.Stop()

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/line"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
@@ -120,22 +121,29 @@ func (r *Runtime) begin(ctx context.Context, tag core.Tag, options []JobOption) 
 			option(&o)
 		}
 	}
+	began := monotime.Now()
 	if o.reserve {
 		claim, err := r.reserveWithin(ctx, o.bytes, tag, o.wait)
 		if err != nil {
 			return nil, err
 		}
 		s.claim = claim
+		s.account.Reserve(claim.Bytes)
+		asked := began
+		began = monotime.Now()
+		s.account.Note(func(a *core.JobAccount) { a.WaitedForMemory = began.Since(asked) })
 	}
 	lease, err := r.streams.Acquire(ctx, tag)
 	if err != nil {
 		return nil, also(err, s.end())
 	}
+	s.account.Note(func(a *core.JobAccount) { a.WaitedForStream = monotime.Now().Since(began) })
 	return &Job{state: s, on: s.add(lease)}, nil
 }
 
 // add takes a stream into the job.
 func (s *jobState) add(lease *cuda.Lease) *jobStream {
+	lease.Follow(s.account)
 	on := &jobStream{lease: lease}
 	s.streams = append(s.streams, on)
 	return on
@@ -165,17 +173,17 @@ func (j *Job) Fork() (*Job, error) {
 	return &Job{state: s, on: s.add(lease)}, nil
 }
 
-// Peak is the most memory that was live at once of what was allocated through the job and its
-// forks, bytes times seconds, and how long the job has taken: from when [Runtime.Do] was called,
-// with its wait for a reservation and a stream, until now. It is exact whatever others do, and
-// counts what was freed as no more live, by whatever call and goroutine. Any goroutine may call
-// it, also when the job has ended, when all is freed. It does not block. That of a nil Job is
-// zero.
-func (j *Job) Peak() core.Peak {
+// Account is what the job and its forks have needed of the device and waited for, from when [Runtime.Do] was called, with
+// its wait for a reservation and a stream, until now, or until it ended: the most memory that was live at once of what was
+// allocated through the job, bytes times seconds, what of its reservation was not used, its waits. It is exact whatever
+// others do; of launches that are not in a sampled trace only one in so many ([Config].TimeOneIn) is timed, and JobAccount
+// says of how many the device's times are. What was freed counts as no more live, by whatever call and goroutine. Any
+// goroutine may call it, also when the job has ended. It does not block. That of a nil Job is zero.
+func (j *Job) Account() core.JobAccount {
 	if j == nil {
-		return core.Peak{}
+		return core.JobAccount{}
 	}
-	return j.state.account.Peak()
+	return j.state.account.Read()
 }
 
 // Stream is the job's stream, for copies, graphs and launches that a Job has no
@@ -510,6 +518,7 @@ func (s *jobState) end() error {
 	if s.claim.ID != 0 {
 		errs = append(errs, twice(func() error { return s.rt.ReleaseClaim(ctx, s.claim.ID) }))
 	}
+	s.account.End()
 	return errors.Join(errs...)
 }
 

@@ -17,7 +17,7 @@ type Stretch struct {
 // that was live at once, of the runtime and of each tag, and bytes times seconds. An earlier,
 // larger peak does not hide it, as it does in [core.Stats].PeakRequested, and what was live
 // before counts as long as it is. It ends with [Stretch.Stop], or with ctx. Of one job
-// [Job.Peak] says the same, and a [core.Account] of whatever is allocated for it.
+// [Job.Account] says the same, and a [core.Account] of whatever is allocated for it.
 //
 //	stretch := rt.Measure(ctx)
 //	train(rt)

@@ -26,9 +26,29 @@ type Peak struct {
 	Tags map[Tag]Peak
 }
 
+// JobAccount is what a job has needed and waited for: see [Account.Read]. What was not told to the account is zero.
+type JobAccount struct {
+	// Peak is of the blocks that were allocated for the account; Elapsed ends with [Account.End].
+	Peak
+	// Allocated is all that was ever allocated, also what was freed since.
+	Allocated Amount
+	// Reserved is the bytes of the reservation, also after it was given back. UnusedByteSeconds is how many of them were
+	// not live, as callers asked for them, for how long, from when they were reserved until they were given back.
+	Reserved          uint64
+	UnusedByteSeconds float64
+	// WaitedForMemory is how long a reservation and allocations waited for room, WaitedForStream how long the job
+	// waited for its stream. A wait counts when it is over.
+	WaitedForMemory, WaitedForStream time.Duration
+	// WaitedOnDevice is how long the job's streams stood on the device behind other work than the job's own, by the
+	// device's own times: of those of the job's Launches, with copies and what a guard launches, that were timed, which are TimedLaunches, and
+	// of its allocations that were. Of a launch it is known some milliseconds after the device has done that.
+	WaitedOnDevice          time.Duration
+	Launches, TimedLaunches uint64
+}
+
 // Account follows the live bytes of those blocks that were allocated for it ([Request.Account]),
-// whichever goroutine or stream frees them. Others' blocks cost nothing, and one account shares no
-// memory with another. It needs no closing. All methods are safe for concurrent use, and
+// whichever goroutine or stream frees them, and notes what a runtime says of a job. Others' blocks cost nothing, and one
+// account shares no memory with another. It needs no closing. All methods are safe for concurrent use, and
 // do not block.
 type Account struct {
 	began monotime.Instant
@@ -36,29 +56,83 @@ type Account struct {
 	mu    sync.Mutex
 	level level.Level
 	peak  level.Amount
+	noted JobAccount
+	// reserved: a reservation is open, since an instant at which there were these areas.
+	reserved bool
+	since    monotime.Instant
+	before   level.Areas
+	ended    bool
 }
 
 // NewAccount returns an account whose stretch begins now.
 func NewAccount() *Account { return &Account{began: monotime.Now()} }
 
 // Change is for backends, which call it when a block of the account becomes live, with its
-// sizes, and when its owner gives it back, with the same sizes negative.
-func (a *Account) Change(requested, bytes int64) {
+// sizes, and when its owner gives it back, with the same sizes negative. allocated is set unless it was live before.
+func (a *Account) Change(requested, bytes int64, allocated bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.level.Change(monotime.Now(), level.Amount{Requested: requested, Bytes: bytes})
 	a.peak = level.Amount{Requested: max(a.peak.Requested, a.level.Now.Requested), Bytes: max(a.peak.Bytes, a.level.Now.Bytes)}
+	if allocated {
+		all := &a.noted.Allocated
+		all.Requested, all.Bytes, all.Blocks = all.Requested+uint64(requested), all.Bytes+uint64(bytes), all.Blocks+1
+	}
+}
+
+// Note is for runtimes: it lets change what the account says beside Peak, Allocated and Reserved. change must call nothing of the account.
+func (a *Account) Note(change func(*JobAccount)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change(&a.noted)
+}
+
+// Reserve is for runtimes: so many bytes are reserved from now on, until [Account.End].
+func (a *Account) Reserve(bytes uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.noted.Reserved, a.reserved, a.since = bytes, true, monotime.Now()
+	a.before = a.level.AreasAt(a.since)
+}
+
+// End is for runtimes: the job is over, and its reservation was given back.
+func (a *Account) End() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return
+	}
+	now := monotime.Now()
+	a.noted.Elapsed, a.noted.UnusedByteSeconds = now.Since(a.began), a.unused(now)
+	a.reserved, a.ended = false, true
+}
+
+// unused is what the open reservation comes to, or the last; a.mu must be held.
+func (a *Account) unused(now monotime.Instant) float64 {
+	if !a.reserved {
+		return a.noted.UnusedByteSeconds
+	}
+	used, _ := a.level.AreasAt(now).Minus(a.before).Seconds()
+	return max(0, float64(a.noted.Reserved)*now.Since(a.since).Seconds()-used)
 }
 
 // Peak is that from the account's beginning until now. It makes no device call. That of a
 // nil account is zero.
-func (a *Account) Peak() Peak {
+func (a *Account) Peak() Peak { return a.Read().Peak }
+
+// Read is all that the account knows, from its beginning until now. It makes no device call. That of a nil account is zero.
+func (a *Account) Read() JobAccount {
 	if a == nil {
-		return Peak{}
+		return JobAccount{}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := monotime.Now()
-	requested, bytes := a.level.AreasAt(now).Seconds()
-	return Peak{Requested: uint64(a.peak.Requested), Bytes: uint64(a.peak.Bytes), RequestedSeconds: requested, ByteSeconds: bytes, Elapsed: now.Since(a.began)}
+	now, all := monotime.Now(), a.noted
+	all.Requested, all.Bytes = uint64(a.peak.Requested), uint64(a.peak.Bytes)
+	all.RequestedSeconds, all.ByteSeconds = a.level.AreasAt(now).Seconds()
+	all.UnusedByteSeconds = a.unused(now)
+	if !a.ended {
+		all.Elapsed = now.Since(a.began)
+	}
+	return all
 }

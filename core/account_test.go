@@ -10,13 +10,13 @@ import (
 
 func TestAnAccountHasItsPeakAndBytesTimesSeconds(t *testing.T) {
 	a := core.NewAccount()
-	a.Change(100, 128)
+	a.Change(100, 128, true)
 	held := time.Now()
-	a.Change(50, 64)
-	a.Change(-50, -64)
+	a.Change(50, 64, true)
+	a.Change(-50, -64, false)
 	time.Sleep(2 * time.Millisecond)
 	least := time.Since(held).Seconds()
-	a.Change(-100, -128)
+	a.Change(-100, -128, false)
 	p := a.Peak()
 	if p.Requested != 150 || p.Bytes != 192 || p.Tags != nil {
 		t.Errorf("the peak is %+v", p)
@@ -39,10 +39,10 @@ func TestAnAccountIsExactUnderManyHands(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for range 2000 {
-				a.Change(3, 4)
-				a.Change(-3, -4)
+				a.Change(3, 4, true)
+				a.Change(-3, -4, false)
 			}
-			a.Change(3, 4)
+			a.Change(3, 4, true)
 		})
 	}
 	all.Wait()

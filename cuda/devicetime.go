@@ -47,6 +47,9 @@ type timing struct {
 	at    []monotime.Instant
 	bound time.Duration
 	work  oplog.DeviceWork
+	// account follows the lease of the work; nil if none does. own are those of the waits that are for leases of the same.
+	account *core.Account
+	own     []bool
 }
 
 // Mark is a step of the launch before its work.
@@ -112,8 +115,9 @@ func (c *countdown) due(oneIn uint32) bool {
 
 // deviceTimes are the launches of a tracker that are timed.
 type deviceTimes struct {
-	drv  driver.Driver
-	sink oplog.DeviceWorkSink
+	drv   driver.Driver
+	table *streamTable
+	sink  oplog.DeviceWorkSink
 	// oneIn is of how many launches that are not sampled one is timed; zero for none.
 	oneIn uint32
 	// waiting is how many are outstanding.
@@ -136,11 +140,11 @@ type deviceTimes struct {
 }
 
 // newDeviceTimes is nil without a sink.
-func newDeviceTimes(drv driver.Driver, sink oplog.DeviceWorkSink, oneIn uint32) *deviceTimes {
+func newDeviceTimes(drv driver.Driver, table *streamTable, sink oplog.DeviceWorkSink, oneIn uint32) *deviceTimes {
 	if sink == nil {
 		return nil
 	}
-	return &deviceTimes{drv: drv, sink: sink, oneIn: oneIn, clock: devtime.New(drv), lags: driver.LaunchLagsOf(drv)}
+	return &deviceTimes{drv: drv, table: table, sink: sink, oneIn: oneIn, clock: devtime.New(drv), lags: driver.LaunchLagsOf(drv)}
 }
 
 // start begins to time a launch of a trace; nil if too many are.
@@ -150,7 +154,7 @@ func (d *deviceTimes) start(on *stream, of *core.SpanContext) *timing {
 		d.sink.Lost(1)
 		return nil
 	}
-	t.on, t.marks, t.failed, t.at, t.bound = on, 0, false, t.at[:0], 0
+	t.on, t.marks, t.failed, t.at, t.bound, t.account, t.own = on, 0, false, t.at[:0], 0, nil, t.own[:0]
 	t.work.Span, t.work.Weight = core.SpanRef{}, uint64(d.oneIn)
 	if of.Sampled {
 		t.work.Span, t.work.Weight = of.SpanRef, 1
@@ -201,16 +205,26 @@ func (d *deviceTimes) take() *timing {
 }
 
 // launched is the end of a launch on the host, whose intent tells what it waits for.
-func (d *deviceTimes) launched(t *timing, in *core.Intent) {
-	w := &t.work
+func (d *deviceTimes) launched(t *timing, l *launch) {
+	w, in := &t.work, &l.Intent
+	t.account = l.account
 	w.Launch, w.Name, w.Stream, w.Waits = in.ID, in.Launch, in.Stream, w.Waits[:0]
 	for i := range in.Waited {
 		of := &in.Waited[i]
 		u := &in.Uses[of.Use]
 		w.Waits = append(w.Waits, oplog.DeviceWait{Stream: of.Stream, For: of.For, Launch: of.Launch, Span: of.Span,
 			Generation: u.Block.Generation, Tag: u.Tag, Access: of.Access, Own: u.Access, Held: -1})
+		d.waitsFor(t, of.Stream)
 	}
 	d.enqueued(t)
+}
+
+// waitsFor notes whether the newest wait is for work of the same account.
+func (d *deviceTimes) waitsFor(t *timing, lease core.StreamID) {
+	if t.account != nil {
+		on := d.table.leases.Load().find(lease)
+		t.own = append(t.own, on != nil && on.accountOf(lease) == t.account)
+	}
 }
 
 // enqueued is when all that a timing times was enqueued.
@@ -364,7 +378,29 @@ func (d *deviceTimes) tell(t *timing) {
 		}
 		w.Waits[i].Held = t.at[i+1].Since(t.at[i])
 	}
+	t.note()
 	d.sink.Done(w)
+}
+
+// note tells the account. Of the waits that are not timed each for itself it is not known how long its own were.
+func (t *timing) note() {
+	if t.account == nil {
+		return
+	}
+	var others time.Duration
+	for i, own := range t.own {
+		if !own && i < attributedWaits {
+			others += t.work.Waits[i].Held
+		} else if !own {
+			others += t.work.Unattributed
+			break
+		}
+	}
+	launch := min(t.work.Launch, 1)
+	t.account.Note(func(j *core.JobAccount) {
+		j.WaitedOnDevice, j.TimedLaunches = j.WaitedOnDevice+others, j.TimedLaunches+launch
+	})
+	t.account = nil
 }
 
 // loseAll gives up what is outstanding.

@@ -27,6 +27,8 @@ type Lease struct {
 	// resource is puddle's; nil for an adopted stream, and once Close has taken
 	// the stream out of puddle. The pool's mu guards it.
 	resource *puddle.Resource[*stream]
+	// account is that of Follow, or nil.
+	account *core.Account
 }
 
 // register makes the lease's id usable.
@@ -53,6 +55,22 @@ func (p *StreamPool) admit(l *Lease) bool {
 	p.table.unlease(l.id)
 	p.end(l.stream)
 	return false
+}
+
+// Follow tells an account of the launches on the lease that are prepared from now on and finished, and how long the stream stood on the device
+// behind work of leases that another account follows, or none. It is called at most once, before
+// the first launch.
+func (l *Lease) Follow(a *core.Account) {
+	l.account = a
+	l.stream.followed.Store(l)
+}
+
+// accountOf is the account that follows a lease on the stream; nil if none does.
+func (s *stream) accountOf(lease core.StreamID) *core.Account {
+	if l := s.followed.Load(); l != nil && l.id == lease {
+		return l.account
+	}
+	return nil
 }
 
 // ID names the lease in requests, launches and telemetry.

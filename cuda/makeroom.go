@@ -389,6 +389,7 @@ func (m *arenas) comeAfter(s *stream, req *core.Request, p *fence.Point, newest 
 	if t == nil {
 		return plan.QueueFree(&s.Stream, nil)
 	}
+	t.account = req.Account
 	t.Mark(s.Handle())
 	err := plan.QueueFree(&s.Stream, func(w core.Waited) {
 		t.Mark(s.Handle())
@@ -396,6 +397,7 @@ func (m *arenas) comeAfter(s *stream, req *core.Request, p *fence.Point, newest 
 			w.Stream, w.Span, w.Launch, w.For = cmp.Or(w.Stream, newest.Stream), newest.Span, newest.Launch, core.WaitRef{Launch: newest.LaunchID}
 		}
 		t.work.Waits = append(t.work.Waits, oplog.DeviceWait{Stream: w.Stream, For: w.For, Launch: w.Launch, Span: w.Span, Tag: req.Tag, Held: -1})
+		m.times.waitsFor(t, w.Stream)
 	})
 	m.times.reused(t)
 	return err

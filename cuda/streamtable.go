@@ -402,7 +402,9 @@ type stream struct {
 	timeReuse countdown
 	// lease is the last id that the stream was leased under, 0 if none was.
 	lease atomic.Uint64
-	_     [64]byte
+	// followed is the last lease that an account follows; nil if there was none.
+	followed atomic.Pointer[Lease]
+	_        [64]byte
 }
 
 // isDefault reports whether it is the legacy default stream. That cannot capture, but nothing may be enqueued on it while

@@ -67,7 +67,7 @@ func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, stre
 	r.owner, r.name, r.streams, r.memory, r.atOnce = owner, name, streams, m, m.giveAtOnce()
 	r.path = path.New(owner, serving{tracker: r}, r)
 	r.oracle = driver.OracleOf(drv)
-	r.times = newDeviceTimes(drv, streams.deviceWork, streams.timeOneIn)
+	r.times = newDeviceTimes(drv, streams.table, streams.deviceWork, streams.timeOneIn)
 	if r.own != nil {
 		r.own.times = r.times
 	}

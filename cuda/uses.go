@@ -25,6 +25,7 @@ func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Tic
 		}
 		if err = l.Open(r.streams.table.ordinal, &req); err == nil {
 			l.watch, _ = req.OwnWork.(path.Watch)
+			l.account = l.on.accountOf(req.Stream)
 			if l.point, err = l.on.Announce(&l.Intent, l.isOwn()); err != nil {
 				l.on.books.Fails.Add(1)
 			}
@@ -210,7 +211,7 @@ func (r *tracker) finish(l *launch) (err error) {
 		done = r.launchesEnded(l)
 	}
 	if timing != nil {
-		r.times.launched(timing, &l.Intent)
+		r.times.launched(timing, l)
 	}
 	l.leave()
 	if done != nil {
@@ -224,6 +225,9 @@ func (l *launch) count() {
 	counts.Launches.Add(1)
 	if l.CrossStream {
 		counts.CrossStream.Add(1)
+	}
+	if l.account != nil {
+		l.account.Note(func(j *core.JobAccount) { j.Launches++ })
 	}
 }
 
@@ -379,6 +383,8 @@ type launch struct {
 	blocks []*block
 	// timing is nil if the launch is not timed.
 	timing *timing
+	// account follows the lease; nil if none does.
+	account *core.Account
 	// time chooses those that are timed and in no sampled trace.
 	time countdown
 }
@@ -424,7 +430,7 @@ func (l *launch) isOwn() bool { return l == &l.on.launch }
 // leave closes the intent, for the stream's next launch, and leaves the stream.
 func (l *launch) leave() {
 	l.Close()
-	l.point, l.watch, l.blocks = nil, nil, l.blocks[:0]
+	l.point, l.watch, l.account, l.blocks = nil, nil, nil, l.blocks[:0]
 	s, own := l.on, l.isOwn()
 	if !own {
 		l.on = nil

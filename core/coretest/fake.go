@@ -344,6 +344,6 @@ func (f *Fake) withhold(b *fakeBlock) {
 // follow tells the block's account that it is live (1) or no more (-1).
 func (b *fakeBlock) follow(sign int64) {
 	if b.account != nil {
-		b.account.Change(sign*int64(b.Requested), sign*int64(b.Bytes))
+		b.account.Change(sign*int64(b.Requested), sign*int64(b.Bytes), sign > 0)
 	}
 }

@@ -130,7 +130,7 @@ func (r *Resource) relieve(ctx context.Context, w want, given uint64, err error,
 	f, ended := r.newRelief(w, given, err), false
 	defer func() {
 		if !ended { // who hears of something panics
-			r.endWait(&f.wait, err)
+			r.endWait(&f.wait, f.want.req, err)
 		}
 	}()
 	for curable(err) && r.relieves(ctx, f, err) {
@@ -157,7 +157,7 @@ func (r *Resource) relieves(ctx context.Context, f *relief, err error) bool {
 
 // endRelief counts and tells what came of it.
 func (r *Resource) endRelief(ctx context.Context, f *relief, err error) error {
-	r.endWait(&f.wait, err)
+	r.endWait(&f.wait, f.want.req, err)
 	if err != nil {
 		return f.wait.explain(err)
 	}
@@ -368,8 +368,8 @@ func (r *Resource) goOn(ctx context.Context, w *pendingWait, req *core.Request, 
 
 var errNothingPending = errors.New("no freed memory is pending")
 
-// endWait counts a wait.
-func (r *Resource) endWait(w *pendingWait, err error) {
+// endWait counts a wait, and tells the account of the request.
+func (r *Resource) endWait(w *pendingWait, req *core.Request, err error) {
 	if w.began.IsZero() {
 		return
 	}
@@ -379,7 +379,11 @@ func (r *Resource) endWait(w *pendingWait, err error) {
 	if err == nil {
 		r.count.waitsServed.Add(1)
 	}
-	r.count.waited.Add(int64(w.took()))
+	took := w.took()
+	r.count.waited.Add(int64(took))
+	if req.Account != nil {
+		req.Account.Note(func(j *core.JobAccount) { j.WaitedForMemory += took })
+	}
 	if w.span != nil {
 		w.span(err)
 	}

@@ -88,8 +88,8 @@ type Entry struct {
 	Account *core.Account
 	// Withheld: its owner has given it back, and a guard keeps it.
 	Withheld bool
-	// live: it is counted as live.
-	live bool
+	// live: it is counted as live. known: the account was told of it before.
+	live, known bool
 }
 
 // Books are the counters of one stream, or of several that share them. They belong to
@@ -250,7 +250,8 @@ func (b *Books) isFollowed(e *Entry) bool { return e.Account != nil || b.meter !
 // tell tells who follows a block that it is live (1) or no more (-1).
 func (b *Books) tell(c *core.Block, e *Entry, sign int64) {
 	if e.Account != nil {
-		e.Account.Change(sign*int64(c.Requested), sign*int64(c.Bytes))
+		e.Account.Change(sign*int64(c.Requested), sign*int64(c.Bytes), !e.known)
+		e.known = true
 	}
 	if b.meter != nil {
 		b.meter.change(c, sign)

@@ -237,3 +237,19 @@ func TestAMeterThatComesAndGoesLosesNothing(t *testing.T) {
 	close(stop)
 	work.Wait()
 }
+
+// A free that the device refuses makes the block live again: it was allocated once.
+func TestABlockThatIsLiveAgainWasAllocatedOnce(t *testing.T) {
+	s := addShelf(new(Group))
+	c, e := &core.Block{Requested: 100, Bytes: 128}, &Entry{Account: core.NewAccount()}
+	s.Lock()
+	short := s.Enter(c, e)
+	s.Unlock()
+	s.group.Raise(short)
+	s.Retire(c, e)
+	s.group.Raise(s.Revive(c, e))
+	if got := e.Account.Read(); got.Allocated != (core.Amount{Bytes: 128, Requested: 100, Blocks: 1}) || got.Bytes != 128 {
+		t.Errorf("%+v", got)
+	}
+	s.Retire(c, e)
+}

@@ -34,14 +34,14 @@ func eachStack(t *testing.T, test func(*testing.T, *fencepost.Runtime)) {
 func TestAnEarlierPeakDoesNotHideThatOfAStretch(t *testing.T) {
 	eachStack(t, func(t *testing.T, rt *fencepost.Runtime) {
 		ctx := t.Context()
-		stage := func(name string, sizes ...int) (of core.Peak) {
+		stage := func(name string, sizes ...int) (of core.JobAccount) {
 			expect.Success(t, rt.Do(ctx, name, func(j *fencepost.Job) error {
 				for _, n := range sizes {
 					if _, err := fencepost.Alloc[byte](j, n); err != nil {
 						return err
 					}
 				}
-				of = j.Peak()
+				of = j.Account()
 				return nil
 			}))
 			return of
@@ -199,7 +199,7 @@ func TestPeaksOfJobsAreExactBesideOthers(t *testing.T) {
 						_, err = fencepost.Alloc[byte](fork, 1500)
 						return err
 					})
-					if p := job.Peak(); err != nil || p.Requested != most {
+					if p := job.Account(); err != nil || p.Requested != most {
 						t.Errorf("a job of a peak of %d has %+v, %v", most, p, err)
 						return
 					}
@@ -268,7 +268,7 @@ func TestMeasuringNothingIsZero(t *testing.T) {
 	var rt *fencepost.Runtime
 	var job *fencepost.Job
 	stretch := rt.Measure(t.Context())
-	if stretch.Peak().Bytes+stretch.Stop().Bytes+job.Peak().Bytes != 0 {
+	if stretch.Peak().Bytes+stretch.Stop().Bytes+job.Account().Bytes != 0 {
 		t.Error("nothing has a peak")
 	}
 	open := e2e.Open(t, fencepost.Config{})
