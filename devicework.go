@@ -14,6 +14,7 @@ import (
 // deviceWork is what is known of the device's part of launches: it counts and logs it, and keeps the newest.
 type deviceWork struct {
 	times metrics.DeviceTimes
+	jobs  metrics.Jobs
 	log   *logging.Resource // which is made after the streams
 
 	mu   sync.Mutex
@@ -28,6 +29,7 @@ func (d *deviceWork) Lost(launches int) { d.times.Lost(launches) }
 
 func (d *deviceWork) Done(w *oplog.DeviceWork) {
 	d.times.Done(w)
+	d.jobs.Done(w)
 	d.log.Done(w)
 	d.mu.Lock()
 	defer d.mu.Unlock()

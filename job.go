@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/line"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
+	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // Job is the work of one [Runtime.Do]: a stream, and the memory that was
@@ -37,6 +38,7 @@ type jobState struct {
 	tag     core.Tag
 	claim   core.Claim
 	account *core.Account
+	span    telemetry.Job
 	streams []*jobStream
 	blocks  []core.BlockID // in the order in which they were allocated
 	ended   atomic.Bool
@@ -99,22 +101,46 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 	case ctx == nil:
 		return refuse.Nil(op, "ctx", "pass the request's context, or context.Background()")
 	}
-	j, err := r.begin(ctx, core.Tag(name), options)
-	if err != nil {
-		return err
+	s := &jobState{rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(name), account: core.NewAccount()}
+	s.ctx, s.span = r.jobSpans.Begin(ctx)
+	returned := false
+	defer func() {
+		err = also(err, s.end())
+		r.report(s, err, returned)
+	}()
+	j, err := r.begin(s, options)
+	if err == nil {
+		if err = work(j); err == nil {
+			err = j.wait()
+		} else {
+			_ = j.wait() // the caller gets its host memory back; why work failed says more
+		}
 	}
-	defer func() { err = also(err, j.state.end()) }()
-	if err = work(j); err == nil {
-		return j.wait()
-	}
-	_ = j.wait() // the caller gets its host memory back; why work failed says more
+	returned = true
 	return err
 }
 
+// errAbandoned is what the span of a job says whose function did not return.
+var errAbandoned = errors.New("the job's function did not return: it panicked, or called runtime.Goexit")
+
+// report tells metrics and traces what the job has needed, and whether its function returned.
+func (r *Runtime) report(s *jobState, err error, returned bool) {
+	a, span := s.account.Read(), s.span.Span()
+	if !span.IsZero() && a.TimedLaunches < a.Launches { // the device has done them
+		_ = r.core.Resource().ReapPending(s.ctx) // a failure shows in what comes next
+		a = s.account.Read()
+	}
+	if !returned {
+		err = also(err, errAbandoned)
+	}
+	r.deviceWork.jobs.Ended(s.tag, &a, len(s.streams) > 0, span)
+	s.span.End(s.tag, &a, err)
+}
+
 // begin reserves memory and leases a stream, in this order: a job that waits
-// for memory holds none. After an error nothing is held.
-func (r *Runtime) begin(ctx context.Context, tag core.Tag, options []JobOption) (*Job, error) {
-	s := &jobState{rt: r.core, pool: r.streams, memory: r.memory, ctx: ctx, tag: tag, account: core.NewAccount()}
+// for memory holds none. After an error the caller ends the job.
+func (r *Runtime) begin(s *jobState, options []JobOption) (*Job, error) {
+	ctx, tag := s.ctx, s.tag
 	var o jobOptions
 	for _, option := range options {
 		if option != nil {
@@ -124,20 +150,20 @@ func (r *Runtime) begin(ctx context.Context, tag core.Tag, options []JobOption) 
 	began := monotime.Now()
 	if o.reserve {
 		claim, err := r.reserveWithin(ctx, o.bytes, tag, o.wait)
+		asked := began
+		began = monotime.Now()
+		s.account.Note(func(a *core.JobAccount) { a.WaitedForMemory = began.Since(asked) })
 		if err != nil {
 			return nil, err
 		}
 		s.claim = claim
 		s.account.Reserve(claim.Bytes)
-		asked := began
-		began = monotime.Now()
-		s.account.Note(func(a *core.JobAccount) { a.WaitedForMemory = began.Since(asked) })
 	}
 	lease, err := r.streams.Acquire(ctx, tag)
-	if err != nil {
-		return nil, also(err, s.end())
-	}
 	s.account.Note(func(a *core.JobAccount) { a.WaitedForStream = monotime.Now().Since(began) })
+	if err != nil {
+		return nil, err
+	}
 	return &Job{state: s, on: s.add(lease)}, nil
 }
 
@@ -510,7 +536,7 @@ func (s *jobState) waitFor(on *jobStream) error {
 // the device: frees are queued behind the work that uses the memory.
 func (s *jobState) end() error {
 	s.ended.Store(true)
-	ctx := context.WithoutCancel(s.ctx) // the spans still belong to the caller
+	ctx := s.span.Uncancelled(s.ctx) // the spans still belong to the caller
 	errs := []error{s.freeAll(ctx)}
 	for _, on := range s.streams {
 		errs = append(errs, twice(on.lease.Release))

@@ -164,8 +164,9 @@ func (r *Runtime) openStreams(cfg Config) (err error) {
 			r.core.ReportSticky(op, err)
 		}
 	}
-	traced := telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel}
+	traced := telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans, Findings: r.findings}
 	streams := cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder, OnSticky: lost, BeginStep: telemetry.Steps(traced, r.driver.Ordinal())}
+	r.jobSpans = telemetry.NewJobs(traced, r.driver.Ordinal())
 	streams.DeviceWork = telemetry.DeviceSpans(traced, r.driver.Ordinal(), &r.deviceWork)
 	streams.TimeOneIn = cmp.Or(cfg.TimeOneIn, defaultTimeOneIn)
 	if r.streams, err = cuda.NewStreamPool(r.driver, streams); err != nil {

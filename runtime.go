@@ -89,6 +89,7 @@ type Runtime struct {
 	health      *health.Watch
 	refusals    *findings.Refusals
 	line        line.Line // of jobs that wait for their reservation
+	jobSpans    telemetry.Jobs
 	// built is set when nothing of the above changes any more.
 	built      atomic.Bool
 	closed     atomic.Bool
@@ -231,6 +232,7 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		Health:           r.Health,
 		StickyErrors:     r.core.StickyErrors,
 		DeviceTimes:      r.deviceWork.times.Snapshot,
+		Jobs:             r.deviceWork.jobs.Snapshot,
 		Guard:            r.guardStats,
 		Memory:           r.DeviceMemory,
 		History: func() metrics.HistoryStats {

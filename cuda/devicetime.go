@@ -47,9 +47,10 @@ type timing struct {
 	at    []monotime.Instant
 	bound time.Duration
 	work  oplog.DeviceWork
-	// account follows the lease of the work; nil if none does. own are those of the waits that are for leases of the same.
-	account *core.Account
-	own     []bool
+	// followed is the lease of the work if an account follows it, or nil; own are those of the waits that are for leases
+	// that the same follows.
+	followed *Lease
+	own      []bool
 }
 
 // Mark is a step of the launch before its work.
@@ -154,7 +155,7 @@ func (d *deviceTimes) start(on *stream, of *core.SpanContext) *timing {
 		d.sink.Lost(1)
 		return nil
 	}
-	t.on, t.marks, t.failed, t.at, t.bound, t.account, t.own = on, 0, false, t.at[:0], 0, nil, t.own[:0]
+	t.on, t.marks, t.failed, t.at, t.bound, t.followed, t.own = on, 0, false, t.at[:0], 0, nil, t.own[:0]
 	t.work.Span, t.work.Weight = core.SpanRef{}, uint64(d.oneIn)
 	if of.Sampled {
 		t.work.Span, t.work.Weight = of.SpanRef, 1
@@ -207,7 +208,7 @@ func (d *deviceTimes) take() *timing {
 // launched is the end of a launch on the host, whose intent tells what it waits for.
 func (d *deviceTimes) launched(t *timing, l *launch) {
 	w, in := &t.work, &l.Intent
-	t.account = l.account
+	t.followed = l.followed
 	w.Launch, w.Name, w.Stream, w.Waits = in.ID, in.Launch, in.Stream, w.Waits[:0]
 	for i := range in.Waited {
 		of := &in.Waited[i]
@@ -221,10 +222,14 @@ func (d *deviceTimes) launched(t *timing, l *launch) {
 
 // waitsFor notes whether the newest wait is for work of the same account.
 func (d *deviceTimes) waitsFor(t *timing, lease core.StreamID) {
-	if t.account != nil {
-		on := d.table.leases.Load().find(lease)
-		t.own = append(t.own, on != nil && on.accountOf(lease) == t.account)
+	if t.followed == nil {
+		return
 	}
+	var of *Lease
+	if on := d.table.leases.Load().find(lease); on != nil {
+		of = on.followedAs(lease)
+	}
+	t.own = append(t.own, of != nil && of.account == t.followed.account)
 }
 
 // enqueued is when all that a timing times was enqueued.
@@ -384,23 +389,23 @@ func (d *deviceTimes) tell(t *timing) {
 
 // note tells the account. Of the waits that are not timed each for itself it is not known how long its own were.
 func (t *timing) note() {
-	if t.account == nil {
+	w := &t.work
+	if w.Job, w.HeldByOthers = "", 0; t.followed == nil {
 		return
 	}
-	var others time.Duration
 	for i, own := range t.own {
 		if !own && i < attributedWaits {
-			others += t.work.Waits[i].Held
+			w.HeldByOthers += w.Waits[i].Held
 		} else if !own {
-			others += t.work.Unattributed
+			w.HeldByOthers += w.Unattributed
 			break
 		}
 	}
-	launch := min(t.work.Launch, 1)
-	t.account.Note(func(j *core.JobAccount) {
-		j.WaitedOnDevice, j.TimedLaunches = j.WaitedOnDevice+others, j.TimedLaunches+launch
+	w.Job = t.followed.tag
+	t.followed.account.Note(func(j *core.JobAccount) {
+		j.WaitedOnDevice, j.TimedLaunches = j.WaitedOnDevice+w.HeldByOthers, j.TimedLaunches+min(w.Launch, 1)
 	})
-	t.account = nil
+	t.followed = nil
 }
 
 // loseAll gives up what is outstanding.

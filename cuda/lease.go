@@ -65,10 +65,10 @@ func (l *Lease) Follow(a *core.Account) {
 	l.stream.followed.Store(l)
 }
 
-// accountOf is the account that follows a lease on the stream; nil if none does.
-func (s *stream) accountOf(lease core.StreamID) *core.Account {
-	if l := s.followed.Load(); l != nil && l.id == lease {
-		return l.account
+// followedAs is the lease of an id on the stream, if an account follows it, or nil.
+func (s *stream) followedAs(id core.StreamID) *Lease {
+	if l := s.followed.Load(); l != nil && l.id == id {
+		return l
 	}
 	return nil
 }

@@ -389,7 +389,7 @@ func (m *arenas) comeAfter(s *stream, req *core.Request, p *fence.Point, newest 
 	if t == nil {
 		return plan.QueueFree(&s.Stream, nil)
 	}
-	t.account = req.Account
+	t.followed = s.followedAs(req.Stream)
 	t.Mark(s.Handle())
 	err := plan.QueueFree(&s.Stream, func(w core.Waited) {
 		t.Mark(s.Handle())

@@ -25,7 +25,7 @@ func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Tic
 		}
 		if err = l.Open(r.streams.table.ordinal, &req); err == nil {
 			l.watch, _ = req.OwnWork.(path.Watch)
-			l.account = l.on.accountOf(req.Stream)
+			l.followed = l.on.followedAs(req.Stream)
 			if l.point, err = l.on.Announce(&l.Intent, l.isOwn()); err != nil {
 				l.on.books.Fails.Add(1)
 			}
@@ -226,8 +226,8 @@ func (l *launch) count() {
 	if l.CrossStream {
 		counts.CrossStream.Add(1)
 	}
-	if l.account != nil {
-		l.account.Note(func(j *core.JobAccount) { j.Launches++ })
+	if l.followed != nil {
+		l.followed.account.Note(func(j *core.JobAccount) { j.Launches++ })
 	}
 }
 
@@ -383,8 +383,8 @@ type launch struct {
 	blocks []*block
 	// timing is nil if the launch is not timed.
 	timing *timing
-	// account follows the lease; nil if none does.
-	account *core.Account
+	// followed is the lease, if an account follows it, or nil.
+	followed *Lease
 	// time chooses those that are timed and in no sampled trace.
 	time countdown
 }
@@ -430,7 +430,7 @@ func (l *launch) isOwn() bool { return l == &l.on.launch }
 // leave closes the intent, for the stream's next launch, and leaves the stream.
 func (l *launch) leave() {
 	l.Close()
-	l.point, l.watch, l.account, l.blocks = nil, nil, nil, l.blocks[:0]
+	l.point, l.watch, l.followed, l.blocks = nil, nil, nil, l.blocks[:0]
 	s, own := l.on, l.isOwn()
 	if !own {
 		l.on = nil

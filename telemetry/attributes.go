@@ -20,7 +20,7 @@ import (
 const MaxUseSpans = 32
 
 // room is the capacity that fits the attributes of any of the spans.
-const room = 12
+const room = 16
 
 // scratches are the arrays in which the attributes of a span are gathered. A
 // span takes copies, so the array of one serves the next.

@@ -13,6 +13,7 @@
 // is unsampled makes no span and no name, and allocates nothing.
 //
 //	operation       parent              when
+//	gpumem.job      the caller's span   each job, as long as it takes, with its bill
 //	gpumem.alloc    the caller's span   each allocation
 //	gpumem.dealloc  the caller's span   each deallocation
 //	gpumem.launch   the caller's span   each launch, from prepare to finish or abort
@@ -24,6 +25,7 @@
 //	gpumem.finding  the suspect's span  each finding
 //	gpumem.layer    any of the first 3  each layer passed through, where there is a [Probe]
 //
+// The caller's span of a job's operations is the job's.
 // docs/metrics.md has their attributes, statuses, links and events. The
 // launch function gets a context that carries the launch span, so its own spans
 // nest there. A finding comes when the launch that is suspected has ended, so it is a

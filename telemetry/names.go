@@ -30,6 +30,8 @@ func (n SpanName) on(target string) string {
 
 // The spans. See the package comment for their parents and attributes.
 const (
+	// SpanJob covers one job, from its wait for a reservation and a stream until all is given back. It has the job's bill.
+	SpanJob SpanName = "gpumem.job"
 	// SpanAlloc covers one allocation, SpanDealloc one deallocation: queueing the free,
 	// not waiting for the device to pass it.
 	SpanAlloc   SpanName = "gpumem.alloc"
@@ -128,6 +130,24 @@ const (
 	AttrHeld       attribute.Key = "gpumem.device.held"
 	AttrHeldBy     attribute.Key = "gpumem.device.held_by"
 	AttrClockError attribute.Key = "gpumem.device.clock_error"
+	// AttrPeakRequested and AttrPeakBytes are the most that was live at once of a job, as asked for and with
+	// padding, AttrByteSeconds what it took of the memory in bytes times seconds, AttrAllocatedBytes and
+	// AttrAllocatedBlocks all that it allocated. AttrReserved is its reservation, and AttrUnusedByteSeconds what was
+	// not live of that.
+	AttrPeakRequested     attribute.Key = "gpumem.job.peak.requested"
+	AttrPeakBytes         attribute.Key = "gpumem.job.peak.bytes"
+	AttrByteSeconds       attribute.Key = "gpumem.job.byte_seconds"
+	AttrAllocatedBytes    attribute.Key = "gpumem.job.allocated.bytes"
+	AttrAllocatedBlocks   attribute.Key = "gpumem.job.allocated.blocks"
+	AttrReserved          attribute.Key = "gpumem.job.reserved"
+	AttrUnusedByteSeconds attribute.Key = "gpumem.job.unused_byte_seconds"
+	// AttrWaitMemory, AttrWaitStream and AttrWaitDevice are how long the job waited for room in the memory, for its
+	// stream, and on the device behind others' work; the last is of AttrTimedLaunches of AttrLaunches.
+	AttrWaitMemory    attribute.Key = "gpumem.job.wait.memory"
+	AttrWaitStream    attribute.Key = "gpumem.job.wait.stream"
+	AttrWaitDevice    attribute.Key = "gpumem.job.wait.device"
+	AttrLaunches      attribute.Key = "gpumem.job.launches"
+	AttrTimedLaunches attribute.Key = "gpumem.job.timed_launches"
 	// AttrTrace is how much of the span's trace was exported: "full", or
 	// "event" where the request is not sampled.
 	AttrTrace attribute.Key = "gpumem.trace"

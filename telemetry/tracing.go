@@ -46,7 +46,7 @@ func (cfg Config) tracing(ordinal int) *tracing {
 		device: AttrDevice.Int(ordinal),
 
 		launches: targetsOf(SpanLaunch, SpanPrepare, SpanFinish, SpanDevice),
-		tags:     targetsOf(SpanAlloc, SpanDealloc, SpanRefusal, SpanDevice),
+		tags:     targetsOf(SpanJob, SpanAlloc, SpanDealloc, SpanRefusal, SpanDevice),
 
 		findings: cfg.Findings,
 		events:   events,

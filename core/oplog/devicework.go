@@ -32,6 +32,11 @@ type DeviceWork struct {
 	// that were behind the fourth: for these Held is -1.
 	Waits        []DeviceWait
 	Unattributed time.Duration
+	// Job is the tag of the lease, if an account follows that, see cuda.Lease.Follow: a job's name. HeldByOthers is how long
+	// the waits held it up that were not for leases which the same account follows, with Unattributed if any of those is among them.
+	// Logs have neither.
+	Job          core.Tag
+	HeldByOthers time.Duration
 }
 
 // CopyTo makes to a copy of w, which shares nothing with it and uses the memory that to has.

@@ -31,7 +31,7 @@ func Check(spans []sdktrace.ReadOnlySpan) (problems []string) {
 	return problems
 }
 
-// names are the operations of the spans that are checked, [Caller] of other scopes'.
+// names are the operations of the spans that are checked, [Caller] of other scopes' and of jobs.
 type names map[trace.SpanID]telemetry.SpanName
 
 func namesOf(spans []sdktrace.ReadOnlySpan) names {
@@ -39,7 +39,9 @@ func namesOf(spans []sdktrace.ReadOnlySpan) names {
 	for _, s := range spans {
 		n[s.SpanContext().SpanID()] = Caller
 		if s.InstrumentationScope().Name == telemetry.ScopeName {
-			n[s.SpanContext().SpanID()] = operationOf(s)
+			if operation := operationOf(s); operation != telemetry.SpanJob {
+				n[s.SpanContext().SpanID()] = operation
+			}
 		}
 	}
 	return n

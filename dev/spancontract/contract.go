@@ -11,8 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
-// Caller stands for a parent that is no span of this contract: the span of the
-// caller's context. A span may also have no parent then, unless
+// Caller stands for the span of the caller's context, which is no span of this contract, or a job's. A span may also have no parent then, unless
 // [telemetry.Config].NoRoots is set.
 const Caller telemetry.SpanName = "the caller"
 

@@ -245,6 +245,22 @@ func (s *stack) refusals() {
 	s.free(ctx, b)
 }
 
+// jobs have a reservation and none, and fail, one of them with the error of a finding.
+func (s *stack) jobs() {
+	ctx := s.request()
+	twice := func(j *fencepost.Job) error {
+		x, err := fencepost.Upload(j, []uint32{1})
+		s.must(err)
+		_, err = s.rt.Deallocate(ctx, x.BlockID())
+		s.must(err)
+		_, err = s.rt.Deallocate(ctx, x.BlockID())
+		return err
+	}
+	s.refused(s.rt.Do(ctx, "twice", twice))
+	s.must(s.rt.Do(ctx, "reserves", func(*fencepost.Job) error { return nil }, fencepost.Reserve(4096, 0)))
+	s.refused(s.rt.Do(ctx, "reserves", func(*fencepost.Job) error { return nil }, fencepost.Reserve(1<<40, 0)))
+}
+
 // lonely are calls that fail and have no span of their own.
 func (s *stack) lonely() {
 	for _, ctx := range []context.Context{s.unsampled(), s.request()} {
@@ -392,6 +408,7 @@ func TestSpansKeepTheContract(t *testing.T) {
 		s.lonely()
 		s.copies()
 		s.waits()
+		s.jobs()
 		if cfg.Guard == "hunt" {
 			s.findings()
 			s.told()

@@ -72,6 +72,8 @@ type Source struct {
 	LogDropped func() uint64
 	// DeviceTimes is when the device did launches; see [DeviceTimes].
 	DeviceTimes func() DeviceTimesSnapshot
+	// Jobs is what jobs needed and waited for; see [Jobs].
+	Jobs func() JobsSnapshot
 	// RecordersDropped counts launch recorders dropped without an end; see
 	// [core.Runtime.DroppedRecorders].
 	RecordersDropped func() uint64
@@ -105,6 +107,7 @@ func (s Source) groups() []group {
 		read(s.Waiting, waitingMetrics),
 		read(s.LogDropped, logMetrics),
 		read(s.DeviceTimes, deviceTimeMetrics...),
+		read(s.Jobs, jobMetrics...),
 		read(s.RecordersDropped, recorderMetrics),
 		read(s.Health, healthMetrics...),
 		read(s.StickyErrors, stickyMetrics),

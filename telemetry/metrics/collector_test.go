@@ -126,6 +126,7 @@ func fullSource(d metrics.Device) metrics.Source {
 		LogDropped:       func() uint64 { return 31 },
 		RecordersDropped: func() uint64 { return 32 },
 		DeviceTimes:      deviceTimes,
+		Jobs:             jobs,
 		Health: func() core.Health {
 			return core.Health{OK: true, State: names.HealthDegraded, Signs: []core.HealthSign{{Reason: names.HealthFindings, Since: time.Unix(1_700_000_100, 0)}, {Reason: names.HealthTelemetryLoss, Since: time.Unix(1_700_000_000, 0)}}}
 		},

@@ -69,16 +69,24 @@ func (m bothHistograms) Write(out *dto.Metric) error {
 // latency sends the durations of what the label says. An exemplar names the trace and
 // the span of one.
 func (s sender) latency(l *latency, since time.Time, label string) {
-	label = strings.ToValidUTF8(label, "\uFFFD")
 	classic, native, short := l.buckets()
-	sum := float64(l.nanoseconds) / 1e9
-	var m prometheus.Metric = bothHistograms{
-		prometheus.MustNewConstHistogram(s.desc, l.calls, sum, classic, label),
-		prometheus.MustNewConstNativeHistogram(s.desc, l.calls, sum, native, nil, short, nativeSchema, zeroThreshold, since, label),
-	}
 	var exemplars []prometheus.Exemplar
 	for _, x := range l.exemplars {
 		exemplars = append(exemplars, x.forPrometheus(x.took.Seconds()))
+	}
+	s.both(l.calls, float64(l.nanoseconds)/1e9, classic, native, short, zeroThreshold, since, exemplars, label)
+}
+
+// both sends a histogram with classic and with native buckets; zero counts what is not above the threshold.
+func (s sender) both(count uint64, sum float64, classic map[float64]uint64, native map[int]int64, zero uint64, threshold float64, since time.Time,
+	exemplars []prometheus.Exemplar, labels ...string,
+) {
+	for i, label := range labels {
+		labels[i] = strings.ToValidUTF8(label, "\uFFFD")
+	}
+	var m prometheus.Metric = bothHistograms{
+		prometheus.MustNewConstHistogram(s.desc, count, sum, classic, labels...),
+		prometheus.MustNewConstNativeHistogram(s.desc, count, sum, native, nil, zero, nativeSchema, threshold, since, labels...),
 	}
 	if len(exemplars) > 0 {
 		m = prometheus.MustNewMetricWithExemplars(m, exemplars...)

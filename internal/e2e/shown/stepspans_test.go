@@ -66,7 +66,7 @@ func TestAJobsCopiesAndWaitsAreInItsTrace(t *testing.T) {
 	ctx, request = sdktrace.NewTracerProvider().Tracer("service").Start(t.Context(), "POST /sort")
 	work(ctx)
 	request.End()
-	want := []string{`gpumem.copy to_device 12 in "gpumem.launch copy.to_device"`, `gpumem.copy to_host 12 in "gpumem.launch copy.to_host"`, `gpumem.wait stream in ""`, `gpumem.copy to_device 8 in "gpumem.launch copy.to_device"`, `gpumem.wait stream in ""`}
+	want := []string{`gpumem.copy to_device 12 in "gpumem.launch copy.to_device"`, `gpumem.copy to_host 12 in "gpumem.launch copy.to_host"`, `gpumem.wait stream in "gpumem.job job"`, `gpumem.copy to_device 8 in "gpumem.launch copy.to_device"`, `gpumem.wait stream in "gpumem.job job"`}
 	if got := stepsOf(recorder.Ended()); !slices.Equal(got, want) {
 		t.Errorf("the trace has %q, want %q", got, want)
 	}

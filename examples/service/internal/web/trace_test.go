@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the golden traces")
 
 // shown are the attributes that a golden trace has beside the names of its spans, in their order.
 var shown = []attribute.Key{"http.request.method", "http.route", "http.response.status_code", "service.reserve.bytes",
-	telemetry.AttrCopyBytes, telemetry.AttrStream, telemetry.AttrGeneration, telemetry.AttrTag, telemetry.AttrRequested, telemetry.AttrAccess,
+	telemetry.AttrCopyBytes, telemetry.AttrPeakRequested, telemetry.AttrReserved, telemetry.AttrLaunches, telemetry.AttrStream, telemetry.AttrGeneration, telemetry.AttrTag, telemetry.AttrRequested, telemetry.AttrAccess,
 	telemetry.AttrState, telemetry.AttrWaitsQueued, telemetry.AttrCrossStream, telemetry.AttrOutcome, telemetry.AttrErrorType}
 
 // tree renders spans as a tree. Streams and generations are numbered as they

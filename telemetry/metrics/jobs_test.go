@@ -1,0 +1,121 @@
+package metrics_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
+)
+
+// jobs are two that ran, one of which waited, and one that got no stream.
+func jobs() metrics.JobsSnapshot {
+	var j metrics.Jobs
+	a := core.JobAccount{Peak: core.Peak{Bytes: 3 << 20, ByteSeconds: 5000, Elapsed: time.Second}, UnusedByteSeconds: 700, WaitedForMemory: 30 * time.Millisecond}
+	j.Ended("sort", &a, true, core.SpanRef{})
+	j.Ended("join", &core.JobAccount{Peak: core.Peak{Bytes: 300, ByteSeconds: .5, Elapsed: time.Millisecond}}, true, core.SpanRef{})
+	j.Ended("join", &core.JobAccount{Peak: core.Peak{Elapsed: 2 * time.Second}, WaitedForStream: 2 * time.Second}, false, core.SpanRef{})
+	j.Done(&oplog.DeviceWork{Launch: 1, Weight: 250, Job: "join", HeldByOthers: 4 * time.Millisecond})
+	return j.Snapshot()
+}
+
+// gather is a scrape of jobs, by the metric's name.
+func gather(t *testing.T, j *metrics.Jobs) map[string][]*dto.Metric {
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, Jobs: j.Snapshot}))(t))
+	all := map[string][]*dto.Metric{}
+	for _, f := range must.Get(registry.Gather())(t) {
+		all[f.GetName()] = f.GetMetric()
+	}
+	return all
+}
+
+// The buckets, classic and native, are those of Prometheus's own histogram with the same bounds.
+func TestHistogramsOfJobsAreThoseOfPrometheus(t *testing.T) {
+	seed := pathtest.Seed(t)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	var j metrics.Jobs
+	peaks, areas, waits := []float64{0, 1 << 16, 1<<16 + 1, 1 << 38, 1 << 44}, []float64{0, 1, 16, 1 << 54}, []float64{0, 1e-9, .25, .001, 1024}
+	for range 1000 {
+		peaks = append(peaks, math.Floor(math.Exp2(44*rnd.Float64())))
+		areas = append(areas, math.Exp2(60*rnd.Float64()-6))
+		waits = append(waits, math.Floor(math.Exp2(40*rnd.Float64()-30)*1e9)/1e9)
+	}
+	for i := range 2000 {
+		a := core.JobAccount{Peak: core.Peak{Bytes: uint64(peaks[i%len(peaks)]), ByteSeconds: areas[i%len(areas)]}}
+		a.WaitedForStream = time.Duration(math.Round(waits[i%len(waits)] * 1e9))
+		j.Ended("job", &a, true, core.SpanRef{})
+	}
+	got := gather(t, &j)
+	for name, c := range map[string]struct {
+		of     int // the series
+		values []float64
+		zero   float64
+	}{"gpumem_job_peak_bytes": {0, peaks, 1 << 6}, "gpumem_job_byte_seconds": {0, areas, 1}, "gpumem_job_wait_seconds": {1, waits, math.Exp2(-24)}} {
+		h := got[name][c.of].GetHistogram()
+		var bounds []float64
+		for _, b := range h.GetBucket() {
+			bounds = append(bounds, b.GetUpperBound())
+		}
+		oracle := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "oracle", Buckets: bounds, NativeHistogramBucketFactor: 1.1, NativeHistogramZeroThreshold: c.zero})
+		for i := range 2000 {
+			v := c.values[i%len(c.values)]
+			if name == "gpumem_job_wait_seconds" {
+				v = time.Duration(math.Round(v * 1e9)).Seconds()
+			}
+			oracle.Observe(v)
+		}
+		var want dto.Metric
+		must.Do(t, oracle.Write(&want))
+		if diff := cmp.Diff(want.GetHistogram(), h, protocmp.Transform(), protocmp.IgnoreFields(&dto.Histogram{}, "created_timestamp")); diff != "" {
+			t.Errorf("seed %d: %s (-want +got): %s", seed, name, diff)
+		}
+	}
+}
+
+// However many names there are, 64 have series of their own, and no job of many goroutines is lost.
+func TestJobsAreBoundedAndCounted(t *testing.T) {
+	var j metrics.Jobs
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			for i := range 500 {
+				j.Ended(core.Tag(fmt.Sprint("job ", i%200)), &core.JobAccount{Peak: core.Peak{Bytes: 1 << 20}, UnusedByteSeconds: 1}, true, core.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{byte(g + 1)}})
+				j.Done(&oplog.DeviceWork{Weight: 2, Job: core.Tag(fmt.Sprint("job ", i%200)), HeldByOthers: time.Second})
+				_ = j.Snapshot()
+			}
+		})
+	}
+	all.Wait()
+	got := gather(t, &j)
+	count, unused, held := uint64(0), 0.0, 0.0
+	for i, m := range got["gpumem_job_peak_bytes"] {
+		count += m.GetHistogram().GetSampleCount()
+		unused += got["gpumem_job_unused_byte_seconds_total"][i].GetCounter().GetValue()
+		held += got["gpumem_job_device_wait_seconds_total"][i].GetCounter().GetValue()
+		exemplars := 0
+		for _, b := range m.GetHistogram().GetBucket() {
+			if b.GetExemplar() != nil {
+				exemplars++
+			}
+		}
+		if exemplars != 1 {
+			t.Errorf("%v has %d exemplars of one bucket", m.GetLabel(), exemplars)
+		}
+	}
+	if n := len(got["gpumem_job_peak_bytes"]); n != metrics.MaxTags+1 || count != 2000 || unused != 2000 || held != 4000 {
+		t.Errorf("%d series of %d jobs, of %g unused, held up for %g s", n, count, unused, held)
+	}
+}
