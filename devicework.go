@@ -49,10 +49,10 @@ func (d *deviceWork) events(ordinal int) []oplog.Event {
 	return events
 }
 
-// historyRecords is the history: what is in memory of operations, and after that of what the device did.
+// historyRecords is the history: what is in memory of operations, and after that of what the device did and of jobs.
 func (r *Runtime) historyRecords() logging.Records {
 	records := r.ring.Snapshot()
-	for _, e := range r.deviceWork.events(r.Ordinal()) {
+	for _, e := range append(r.deviceWork.events(r.Ordinal()), r.jobHistory.events()...) {
 		records = append(records, logging.Record{Event: e})
 	}
 	return records

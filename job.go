@@ -120,23 +120,6 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 	return err
 }
 
-// errAbandoned is what the span of a job says whose function did not return.
-var errAbandoned = errors.New("the job's function did not return: it panicked, or called runtime.Goexit")
-
-// report tells metrics and traces what the job has needed, and whether its function returned.
-func (r *Runtime) report(s *jobState, err error, returned bool) {
-	a, span := s.account.Read(), s.span.Span()
-	if !span.IsZero() && a.TimedLaunches < a.Launches { // the device has done them
-		_ = r.core.Resource().ReapPending(s.ctx) // a failure shows in what comes next
-		a = s.account.Read()
-	}
-	if !returned {
-		err = also(err, errAbandoned)
-	}
-	r.deviceWork.jobs.Ended(s.tag, &a, len(s.streams) > 0, span)
-	s.span.End(s.tag, &a, err)
-}
-
 // begin reserves memory and leases a stream, in this order: a job that waits
 // for memory holds none. After an error the caller ends the job.
 func (r *Runtime) begin(s *jobState, options []JobOption) (*Job, error) {

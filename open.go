@@ -341,7 +341,7 @@ func (r *Runtime) around(ctx context.Context, f core.Finding) iter.Seq[incident.
 	return findings.Around{
 		Device:  incident.Device{Kind: string(r.device.Kind), Ordinal: r.device.Ordinal, Name: r.device.Name, UUID: r.device.UUID, PCIBusID: r.device.PCIBusID},
 		Stack:   r.String(),
-		Records: r.ring.Snapshot,
+		Records: r.recordsAround,
 		Memory:  r.Stats,
 		Guard: func() incident.Guard {
 			status := r.GuardStatus()

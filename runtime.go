@@ -90,6 +90,7 @@ type Runtime struct {
 	refusals    *findings.Refusals
 	line        line.Line // of jobs that wait for their reservation
 	jobSpans    telemetry.Jobs
+	jobHistory  jobHistory
 	// built is set when nothing of the above changes any more.
 	built      atomic.Bool
 	closed     atomic.Bool

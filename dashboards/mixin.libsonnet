@@ -15,6 +15,7 @@
   grafanaDashboards+:: {
     'fencepost-fleet.json': import 'fleet.json',
     'fencepost-guard.json': import 'guard.json',
+    'fencepost-jobs.json': import 'jobs.json',
     'fencepost-operations.json': import 'operations.json',
     'fencepost-overview.json': import 'overview.json',
     'fencepost-streams.json': import 'streams.json',

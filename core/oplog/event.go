@@ -30,10 +30,12 @@ const (
 	OpRelease
 	// OpDevice is the device's part of a launch, which has ended: see [Event.Device].
 	OpDevice
+	// OpJob is a job that has ended: see [Event.Job].
+	OpJob
 )
 
 var opNames = [...]string{"unknown", "allocate", "deallocate", "prepare", "finish", "abort", "record",
-	"reserve", "release_claim", "reap", "drain", "refusal", "release", "device"}
+	"reserve", "release_claim", "reap", "drain", "refusal", "release", "device", "job"}
 
 // String is the operation's name in logs, such as "allocate".
 func (o Op) String() string {
@@ -85,6 +87,9 @@ type Event struct {
 	Span core.SpanRef
 	// Device is what the device did, of an OpDevice and of nothing else; see [DeviceWork.Event].
 	Device *DeviceWork
+	// Job is what a job has needed, of an OpJob and of nothing else; Requested and Bytes are its peak, Tag is its name, and
+	// Stream its first.
+	Job *core.JobAccount
 	// Err is the error returned, nil for a success.
 	Err error
 }

@@ -22,7 +22,7 @@ func TestOperationNames(t *testing.T) {
 		oplog.OpAllocate: "allocate", oplog.OpDeallocate: "deallocate", oplog.OpPrepare: "prepare", oplog.OpFinish: "finish",
 		oplog.OpAbort: "abort", oplog.OpRecord: "record", oplog.OpReserve: "reserve", oplog.OpReleaseClaim: "release_claim",
 		oplog.OpReap: "reap", oplog.OpDrain: "drain", oplog.OpRefusal: "refusal", oplog.OpRelease: "release",
-		oplog.OpDevice: "device", 0: "unknown", oplog.OpDevice + 1: "unknown", 255: "unknown",
+		oplog.OpDevice: "device", oplog.OpJob: "job", 0: "unknown", oplog.OpJob + 1: "unknown", 255: "unknown",
 	}
 	for op, want := range all {
 		if got := op.String(); got != want {

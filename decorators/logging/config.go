@@ -42,7 +42,7 @@ func (s opSet) has(op oplog.Op) bool { return s&(1<<op) != 0 }
 var launchOps = setOf(oplog.OpPrepare, oplog.OpFinish, oplog.OpAbort, oplog.OpRecord)
 
 // operations are what the level of that name logs.
-var operations = setOf(oplog.OpAllocate, oplog.OpDeallocate, oplog.OpReserve, oplog.OpReleaseClaim, oplog.OpReap, oplog.OpDrain, oplog.OpRefusal)
+var operations = setOf(oplog.OpAllocate, oplog.OpDeallocate, oplog.OpReserve, oplog.OpReleaseClaim, oplog.OpReap, oplog.OpDrain, oplog.OpRefusal, oplog.OpJob)
 
 // levels are what is known of each, in their order.
 var levels = [...]struct {

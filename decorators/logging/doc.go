@@ -6,7 +6,7 @@
 //
 // A [Record] is a [oplog.Event] and a sequence number. At the level
 // [Operations] there is one for each allocate, deallocate, reserve,
-// release_claim, reap, drain and refusal; the level [Uses] adds prepare,
+// release_claim, reap, drain and refusal, and for each job that has ended; the level [Uses] adds prepare,
 // finish, abort, record and release, and device: what the device did of a launch that is timed. A failed allocation has the bytes that
 // were asked for and neither address nor generation. A record of a launch
 // names its first block and carries the sums of the sizes of all its blocks.
@@ -81,6 +81,11 @@
 //	                     stream, launch_id, launch, trace_id and span_id of what was waited for (block: that block's
 //	                     allocation), because of which block (generation, tag), what that did with it (access), what this
 //	                     launch does (own) and how long it was held up (held_ns, -1 in the sum unattributed_ns)
+//	job          object  for job, whose time is when it began, requested and bytes its peak, and stream its first: bytes times seconds
+//	                     (requested_seconds, byte_seconds), all that it allocated (allocated_requested, allocated_bytes,
+//	                     allocated_blocks), its reservation and what was not live of that (reserved, unused_byte_seconds), its waits
+//	                     (waited_for_memory_ns, waited_for_stream_ns, waited_on_device_ns) and how many launches it made and
+//	                     were timed of them (launches, timed_launches)
 //	trace_id, span_id
 //	             string  the exported span that it belongs to, in hexadecimal; if there is one
 //	trace        string  with them: "full" if the trace was sampled, "event" if of a trace that

@@ -38,6 +38,9 @@ func (rec *Record) fields(to []slog.Attr) []slog.Attr {
 	if e.Device != nil {
 		to = append(to, slog.String("launch", e.Launch), slog.Uint64("launch_id", e.LaunchID), slog.Any("timed", workline.Of(e.Device)))
 	}
+	if e.Job != nil {
+		to = append(to, slog.Any("job", workline.OfJob(e.Job)))
+	}
 	if span := &e.Span; !span.IsZero() {
 		to = append(to,
 			slog.String(names.TraceIDKey, hex.EncodeToString(span.TraceID[:])),

@@ -47,10 +47,20 @@ func (r *Resource) Emit(_ context.Context, e oplog.Event) {
 // Done logs what the device did of a launch, at the level [Uses]. A ring does not get it: a history lists what is in memory of that beside
 // the ring's records. With Lost it makes the layer an [oplog.DeviceWorkSink].
 func (r *Resource) Done(w *oplog.DeviceWork) {
-	if len(r.sinks) == 0 || !r.ops.has(oplog.OpDevice) {
+	if len(r.sinks) > 0 && r.ops.has(oplog.OpDevice) {
+		r.Tell(w.Event(r.ordinal))
+	}
+}
+
+// HasSinks reports whether there is any sink but rings.
+func (r *Resource) HasSinks() bool { return len(r.sinks) > 0 }
+
+// Tell logs an event of what a history lists beside the ring's records: a ring does not get it.
+func (r *Resource) Tell(e oplog.Event) {
+	if !r.ops.has(e.Op) {
 		return
 	}
-	rec := Record{Event: w.Event(r.ordinal), Seq: r.sequence.next()}
+	rec := Record{Event: e, Seq: r.sequence.next()}
 	for _, s := range r.sinks {
 		s.Put(rec)
 	}

@@ -104,7 +104,7 @@ const opWhole = ^oplog.Op(0)
 var _ Sink = (*Ring)(nil)
 
 // NewRing returns a ring of size records, rounded up to a power of two. A
-// size of zero or less means [DefaultRingSize]. A record takes 384 bytes, of which one that
+// size of zero or less means [DefaultRingSize]. A record takes 392 bytes, of which one that
 // is ordinary uses 80. A ring of 1024 records or more has 16 stripes, one of less than
 // 128 has one.
 func NewRing(size int) *Ring {

@@ -150,7 +150,7 @@ func moves(scene string, by float64, series ...string) Proof {
 func stays(scene string, is float64) Proof { return Proof{Scene: scene, Is: is} }
 
 // Boards are all dashboards.
-func Boards() []Board { return []Board{overview, operations, guard, streams, fleet} }
+func Boards() []Board { return []Board{overview, operations, guard, streams, jobs, fleet} }
 
 // Files are the generated files by their paths from the repository's top.
 func Files() (map[string][]byte, error) {

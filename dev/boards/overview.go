@@ -228,7 +228,7 @@ var overview = Board{
 var full = []Level{{From: 0.8, Color: "orange"}, {From: 0.95, Color: "red"}}
 
 // toBoards lead from a row to the boards of its runtime.
-var toBoards = []Link{{"Overview", rowURL(uidOf("overview"))}, {"Guard and incidents", rowURL(uidOf("guard"))}, {"Operations", rowURL(uidOf("operations"))}, {"Streams", rowURL(uidOf("streams"))}}
+var toBoards = []Link{{"Overview", rowURL(uidOf("overview"))}, {"Guard and incidents", rowURL(uidOf("guard"))}, {"Operations", rowURL(uidOf("operations"))}, {"Streams", rowURL(uidOf("streams"))}, {"Jobs", rowURL(uidOf("jobs"))}}
 
 // rowURL is that of a board, for the runtime of a row, in the time range.
 func rowURL(uid string) string {

@@ -9,7 +9,6 @@ func Unshown() map[string]string {
 		"gpumem_memory_requested_bytes":        "what it lacks to live memory is the guard's red zones, which matter to who tunes the guard",
 		"gpumem_pool_reserved_peak_bytes":      "what the pool holds is shown over time; its highest is for those who set its limit",
 		"gpumem_pool_used_peak_bytes":          "as what it holds",
-		"gpumem_pool_cached_bytes":             "it is what the pool holds less what it hands out, and both are shown",
 		"gpumem_budget_refusals_total":         "what callers were refused is shown, by reason; what the guard then cured is an alert of its own",
 		"gpumem_guard_quarantine_bytes":        "quarantine is shown by tag",
 		"gpumem_guard_quarantine_blocks":       "blocks by state are shown",

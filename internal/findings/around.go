@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -71,6 +72,7 @@ func historyOf(f core.Finding, records logging.Records) []incident.Event {
 			continue
 		case isVictim && ofVictim < victimRecords:
 			ofVictim++
+		case e.Op == oplog.OpJob && slices.Contains(streams, e.Stream): // one for each stream
 		case slices.Contains(streams, e.Stream) && ofStreams < streamRecords:
 			ofStreams++
 		default:

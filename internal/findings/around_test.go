@@ -52,3 +52,19 @@ func TestWhatSurroundsAFindingIsToldStepByStep(t *testing.T) {
 		t.Errorf("%d steps though nobody waits", steps)
 	}
 }
+
+// However much was done on the victim's stream since, the job that had it is told of.
+func TestAFindingIsSurroundedByTheVictimsJob(t *testing.T) {
+	now := time.Now()
+	records := logging.Records{
+		{Event: oplog.Event{Time: now, Op: oplog.OpJob, Stream: 3, Tag: "index.build", Bytes: 4096, Job: &core.JobAccount{}}},
+		{Event: oplog.Event{Time: now, Op: oplog.OpJob, Stream: 4, Tag: "other", Job: &core.JobAccount{}}},
+	}
+	for range 2 * streamRecords {
+		records = append(records, logging.Record{Event: oplog.Event{Time: now, Op: oplog.OpReap, Stream: 3}})
+	}
+	got := historyOf(core.Finding{Victim: core.Block{ID: core.BlockID{Generation: 5, AllocStream: 3}}, Time: now}, records)
+	if len(got) != streamRecords+1 || got[0].Op != "job" || got[0].Tag != "index.build" || got[0].Bytes != 4096 {
+		t.Errorf("%d records, the first %+v", len(got), got[0])
+	}
+}

@@ -211,6 +211,10 @@ func (t *trace) writeSpan(s *span) {
 		name, args = deviceArgs(s)
 	}
 	args = append(args, blockArgs(e)...)
+	if e.Job != nil {
+		name = "job " + string(e.Tag)
+		args = append(args, jobArgs(e.Job)...)
+	}
 	for _, part := range []*oplog.Event{s.first, s.last} {
 		if part != nil && part.Err != nil {
 			args = append(args, "error", part.Err.Error())
@@ -250,6 +254,13 @@ func deviceArgs(s *span) (name string, args object) {
 	d := s.first.Device
 	return cmp.Or(d.Name, "launch"), object{"launch_id", d.Launch, "queued_ns", max(0, d.Reached.Sub(d.Prepared).Nanoseconds()),
 		"held_ns", max(0, d.Began.Sub(d.Reached).Nanoseconds()), "clock_error_ns", d.Bound.Nanoseconds()}
+}
+
+// jobArgs is a job's bill beside its peak.
+func jobArgs(j *core.JobAccount) object {
+	return object{"byte_seconds", j.ByteSeconds, "allocated_bytes", j.Allocated.Bytes, "allocated_blocks", j.Allocated.Blocks, "reserved", j.Reserved, "unused_byte_seconds", j.UnusedByteSeconds,
+		"waited_for_memory_ns", j.WaitedForMemory.Nanoseconds(), "waited_for_stream_ns", j.WaitedForStream.Nanoseconds(), "waited_on_device_ns", j.WaitedOnDevice.Nanoseconds(),
+		"launches", j.Launches, "timed_launches", j.TimedLaunches}
 }
 
 func blockArgs(e *oplog.Event) (args object) {

@@ -122,30 +122,30 @@ func (s JobsSnapshot) each(send func(name string, f *jobFigures)) {
 }
 
 var jobMetrics = []family[JobsSnapshot]{
-	{histogram("gpumem_job_peak_bytes", "The most memory that was live at once of each job, padding included, by the job's name; 64 names, the rest as other. Classic and native; exemplars are of jobs of which a span was exported.", "job"),
+	{histogram("gpumem_job_peak_bytes", "The most memory that was live at once of each job, padding included, by the job's name, which is its tag; 64 names, the rest as other. Classic and native; exemplars are of jobs of which a span was exported.", "tag"),
 		func(s JobsSnapshot, out sender) {
 			s.each(func(name string, f *jobFigures) { out.amounts(&f.peak, &peakGrid, f.since, name) })
 		}},
-	{histogram("gpumem_job_byte_seconds", "What each job took of the memory, in bytes times seconds, padding included, by the job's name. Its sum over time is how many bytes jobs hold. Classic and native, with exemplars.", "job"),
+	{histogram("gpumem_job_byte_seconds", "What each job took of the memory, in bytes times seconds, padding included, by the job's name, which is its tag. Its sum over time is how many bytes jobs hold. Classic and native, with exemplars.", "tag"),
 		func(s JobsSnapshot, out sender) {
 			s.each(func(name string, f *jobFigures) { out.amounts(&f.area, &areaGrid, f.since, name) })
 		}},
-	{counter("gpumem_job_unused_byte_seconds_total", "What jobs had reserved and not live, in bytes times seconds, by the job's name. Its increase over time is how many bytes are held for nothing.", "job"),
+	{counter("gpumem_job_unused_byte_seconds_total", "What jobs had reserved and not live, in bytes times seconds, by the job's name, which is its tag. Its increase over time is how many bytes are held for nothing.", "tag"),
 		func(s JobsSnapshot, out sender) {
 			s.each(func(name string, f *jobFigures) { out.send(f.unused, name) })
 		}},
-	{histogram("gpumem_job_wait_seconds", "Time that each job waited for room in the memory, for its reservation and its allocations, and for its stream, by the job's name; jobs that waited in vain for their stream too. Classic and native, with exemplars.", "job", "for"),
+	{histogram("gpumem_job_wait_seconds", "Time that each job waited for room in the memory, for its reservation and its allocations, and for its stream, by the job's name, which is its tag; jobs that waited in vain for their stream too. Classic and native, with exemplars.", "tag", "for"),
 		func(s JobsSnapshot, out sender) {
 			s.each(func(name string, f *jobFigures) {
 				out.amounts(&f.forMemory, &waitGrid, f.since, name, "memory")
 				out.amounts(&f.forStream, &waitGrid, f.since, name, "stream")
 			})
 		}},
-	{counter("gpumem_job_device_wait_seconds_total", "Time that jobs' streams stood on the device behind the work of others, by the job's name: of the launches and allocations that were timed, which count for all.", "job"),
+	{counter("gpumem_job_device_wait_seconds_total", "Time that jobs' streams stood on the device behind the work of others, by the job's name, which is its tag: of the launches and allocations that were timed, which count for all.", "tag"),
 		func(s JobsSnapshot, out sender) {
 			s.each(func(name string, f *jobFigures) { out.send(f.onDevice.Seconds(), name) })
 		}},
-	{counter("gpumem_job_seconds_total", "Time that jobs took, waits included, by the job's name. Its increase over time is how many jobs there are at once.", "job"),
+	{counter("gpumem_job_seconds_total", "Time that jobs took, waits included, by the job's name, which is its tag. Its increase over time is how many jobs there are at once.", "tag"),
 		func(s JobsSnapshot, out sender) {
 			s.each(func(name string, f *jobFigures) { out.send(f.elapsed.Seconds(), name) })
 		}},

@@ -208,8 +208,8 @@ func wantExemplars(t *testing.T, w watcher, p plan) {
 			continue
 		}
 		asked++
-		if strings.Contains(q.Expr, "_bucket") {
-			q.Proof.Scene = "work" // which is traced, as are those of failures
+		if strings.Contains(q.Expr, "_bucket") && q.Proof.Scene != "jobs" {
+			q.Proof.Scene = "work" // which is traced, as are those of failures and of jobs
 		}
 		traces := w.traces(t, q.expand())
 		if len(traces) == 0 || slices.ContainsFunc(traces, func(id string) bool { return len(id) != 32 }) {

@@ -104,7 +104,7 @@ func useOf(s *parser.VectorSelector, path []parser.Node, raw bool) []string {
 		}
 	}
 	rated := slices.Contains([]string{"rate", "increase"}, function)
-	counter := slices.ContainsFunc([]string{"_total", "_bucket", "_sum", "_count", "_seconds"}, func(end string) bool { return strings.HasSuffix(s.Name, end) })
+	counter := slices.ContainsFunc([]string{"_total", "_bucket", "_sum", "_count", "_seconds", "_job_peak_bytes"}, func(end string) bool { return strings.HasSuffix(s.Name, end) })
 	switch {
 	case strings.HasSuffix(s.Name, "_total") && !rated && !raw:
 		return []string{"a counter outside of a rate"}

@@ -32,5 +32,5 @@ type scene struct {
 
 // scenes are all that there are, in no order.
 func scenes() []scene {
-	return slices.Concat(workScenes, memoryScenes, streamScenes, bugScenes, guardScenes, lossScenes)
+	return slices.Concat(workScenes, memoryScenes, streamScenes, jobScenes, bugScenes, guardScenes, lossScenes)
 }

@@ -79,6 +79,7 @@ type eventLine struct {
 	TraceID    string         `json:"trace_id"`
 	SpanID     string         `json:"span_id"`
 	Timed      *workline.Line `json:"timed"`
+	Job        *workline.Job  `json:"job"`
 }
 
 // logClock turns the times of a log into instants.
@@ -166,11 +167,18 @@ func (l *eventLine) waits(e *oplog.Event) {
 	copy(e.WaitedFor[:], refs)
 }
 
-// device reads what the device did of a launch, and the span of any line.
+// device reads what the device did of a launch or what a job has needed, and the span of any line.
 func (l *eventLine) device(e *oplog.Event) *ParseError {
 	var err error
 	if e.Span, err = workline.Span(l.TraceID, l.SpanID); err != nil {
 		return bad("trace_id", l.TraceID, err.Error())
+	}
+	if e.Op == oplog.OpJob {
+		if l.Job == nil {
+			return bad("job", "", "missing")
+		}
+		e.Job = l.Job.Account(e)
+		return nil
 	}
 	if e.Op != oplog.OpDevice {
 		return nil
