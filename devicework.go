@@ -52,7 +52,7 @@ func (d *deviceWork) events(ordinal int) []oplog.Event {
 // historyRecords is the history: what is in memory of operations, and after that of what the device did and of jobs.
 func (r *Runtime) historyRecords() logging.Records {
 	records := r.ring.Snapshot()
-	for _, e := range append(r.deviceWork.events(r.Ordinal()), r.jobHistory.events()...) {
+	for _, e := range append(r.deviceWork.events(r.Ordinal()), r.jobHistory.events(r.Ordinal())...) {
 		records = append(records, logging.Record{Event: e})
 	}
 	return records

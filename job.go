@@ -38,6 +38,7 @@ type jobState struct {
 	tag     core.Tag
 	claim   core.Claim
 	account *core.Account
+	began   monotime.Instant
 	span    telemetry.Job
 	streams []*jobStream
 	blocks  []core.BlockID // in the order in which they were allocated
@@ -101,7 +102,7 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 	case ctx == nil:
 		return refuse.Nil(op, "ctx", "pass the request's context, or context.Background()")
 	}
-	s := &jobState{rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(name), account: core.NewAccount()}
+	s := &jobState{rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(name), began: monotime.Now(), account: core.NewAccount()}
 	s.ctx, s.span = r.jobSpans.Begin(ctx)
 	returned := false
 	defer func() {
@@ -130,7 +131,7 @@ func (r *Runtime) begin(s *jobState, options []JobOption) (*Job, error) {
 			option(&o)
 		}
 	}
-	began := monotime.Now()
+	began := s.began
 	if o.reserve {
 		claim, err := r.reserveWithin(ctx, o.bytes, tag, o.wait)
 		asked := began

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
@@ -18,23 +18,33 @@ type jobHistory struct {
 	kept ring.Ring[endedJob]
 }
 
+// endedJob is what is kept of a job.
 type endedJob struct {
-	event   oplog.Event
+	began   monotime.Instant
+	name    core.Tag
+	stream  core.StreamID
+	span    core.SpanRef
+	err     error
 	account core.JobAccount
 }
 
-// mostJobs is how many jobs are kept, at most. One takes half a KiB.
+// event is the record of a copy of the job.
+func (j *endedJob) event(ordinal int) oplog.Event {
+	a := j.account
+	return oplog.Event{Op: oplog.OpJob, Layer: "job", Time: j.began.Time(), Duration: a.Elapsed, Ordinal: ordinal, Stream: j.stream, Tag: j.name.OrUntagged(),
+		Requested: a.Requested, Bytes: a.Bytes, Span: j.span, Err: j.err, Job: &a}
+}
+
+// mostJobs is how many jobs are kept, at most. One takes a quarter of a KiB.
 const mostJobs = 256
 
 // events are the records of what is kept, oldest first.
-func (h *jobHistory) events() []oplog.Event {
+func (h *jobHistory) events(ordinal int) []oplog.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var events []oplog.Event
 	for j := range h.kept.Newest() {
-		e, account := j.event, j.account
-		e.Job = &account
-		events = append(events, e)
+		events = append(events, j.event(ordinal))
 	}
 	slices.Reverse(events)
 	return events
@@ -45,41 +55,37 @@ var errAbandoned = errors.New("the job's function did not return: it panicked, o
 
 // report tells metrics, traces, the history and the log what the job has needed, and whether its function returned.
 func (r *Runtime) report(s *jobState, err error, returned bool) {
-	a, span := s.account.Read(), s.span.Span()
-	if !span.IsZero() && a.TimedLaunches < a.Launches { // the device has done them
+	j := endedJob{began: s.began, name: s.tag, span: s.span.Span(), err: err, account: s.account.Read()}
+	a := &j.account
+	if !j.span.IsZero() && a.TimedLaunches < a.Launches { // the device has done them
 		_ = r.core.Resource().ReapPending(s.ctx) // a failure shows in what comes next
-		a = s.account.Read()
+		j.account = s.account.Read()
 	}
 	if !returned {
-		err = also(err, errAbandoned)
+		j.err = also(err, errAbandoned)
 	}
-	r.deviceWork.jobs.Ended(s.tag, &a, len(s.streams) > 0, span)
-	e := oplog.Event{Op: oplog.OpJob, Layer: "job", Time: time.Now().Add(-a.Elapsed), Duration: a.Elapsed, Ordinal: r.Ordinal(), Tag: s.tag.OrUntagged(),
-		Requested: a.Requested, Bytes: a.Bytes, Span: span, Err: err}
 	if len(s.streams) > 0 {
-		e.Stream = s.streams[0].lease.ID()
+		j.stream = s.streams[0].lease.ID()
 	}
-	r.keep(e, &a)
+	r.deviceWork.jobs.Ended(s.tag, a, len(s.streams) > 0, j.span)
+	r.jobHistory.keep(&j, min(mostJobs, r.deviceWork.most))
 	if r.log.HasSinks() {
-		logged := a
-		e.Job = &logged
-		r.log.Tell(e)
+		r.log.Tell(j.event(r.Ordinal()))
 	}
-	s.span.End(s.tag, &a, err)
+	s.span.End(s.tag, a, j.err)
 }
 
-func (r *Runtime) keep(e oplog.Event, a *core.JobAccount) {
-	h := &r.jobHistory
+func (h *jobHistory) keep(j *endedJob, most int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	place, _ := h.kept.Next(min(mostJobs, r.deviceWork.most))
-	place.event, place.account = e, *a
+	place, _ := h.kept.Next(most)
+	*place = *j
 }
 
 // recordsAround are those that an incident may have: of jobs, and of operations.
 func (r *Runtime) recordsAround() logging.Records {
 	var records logging.Records
-	for _, e := range r.jobHistory.events() {
+	for _, e := range r.jobHistory.events(r.Ordinal()) {
 		records = append(records, logging.Record{Event: e})
 	}
 	return append(records, r.ring.Snapshot()...)

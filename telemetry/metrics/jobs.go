@@ -175,11 +175,11 @@ func powers(from, to, step int) (bounds []float64) {
 
 // amountHistogram counts quantities; the zero one is empty.
 type amountHistogram struct {
-	count, zero uint64
-	sum         float64
-	classic     []uint64
-	native      map[int]int64
-	newest      []*amountExemplar
+	count   uint64
+	sum     float64
+	classic []uint64
+	native  []int64 // of which the first is the zero bucket
+	newest  []*amountExemplar
 }
 
 // amountExemplar is a job of which a span was exported.
@@ -192,29 +192,55 @@ type amountExemplar struct {
 // note counts one, of which x, unless it is nil, has the span.
 func (h *amountHistogram) note(g *amountGrid, v float64, x *amountExemplar) {
 	if h.native == nil {
-		h.classic, h.native, h.newest = make([]uint64, len(g.bounds)+1), map[int]int64{}, make([]*amountExemplar, len(g.bounds)+1)
+		h.classic, h.native, h.newest = make([]uint64, len(g.bounds)+1), make([]int64, (g.highest-g.lowest)*perOctave+1), make([]*amountExemplar, len(g.bounds)+1)
 	}
 	h.count++
 	h.sum += v
 	in, _ := slices.BinarySearch(g.bounds, v)
 	h.classic[in]++
-	if key := math.Ceil(math.Log2(v) * perOctave); key <= float64(g.lowest*perOctave) { // that of 0 is below all
-		h.zero++
-	} else {
-		h.native[min(int(key), g.highest*perOctave)]++
+	key := 0
+	if v > 0 {
+		key = nativeKey(v) - g.lowest*perOctave
 	}
+	h.native[min(max(key, 0), len(h.native)-1)]++
 	if x != nil {
 		h.newest[in] = &amountExemplar{x.span, v, x.at}
 	}
 }
 
+// nativeKey is the index of the native bucket of a quantity above zero: its bound is 2^(key/8).
+func nativeKey(v float64) int {
+	part, exponent := math.Frexp(v)
+	i := 0
+	for i < perOctave && part > octave[i] {
+		i++
+	}
+	return (exponent-1)*perOctave + i
+}
+
+// octave are the bounds of the native buckets from a half to below one.
+var octave = func() (bounds [perOctave]float64) {
+	for i := range bounds {
+		bounds[i] = math.Exp2(float64(i)/perOctave) / 2
+	}
+	return bounds
+}()
+
 func (h *amountHistogram) clone() amountHistogram {
-	return amountHistogram{h.count, h.zero, h.sum, slices.Clone(h.classic), maps.Clone(h.native), slices.Clone(h.newest)}
+	return amountHistogram{h.count, h.sum, slices.Clone(h.classic), slices.Clone(h.native), slices.Clone(h.newest)}
 }
 
 // amounts sends a histogram of quantities.
 func (s sender) amounts(h *amountHistogram, g *amountGrid, since time.Time, labels ...string) {
 	classic, below := map[float64]uint64{}, uint64(0)
+	native, zero := map[int]int64{}, uint64(0)
+	for i, n := range h.native {
+		if i == 0 {
+			zero = uint64(n)
+		} else if n > 0 {
+			native[g.lowest*perOctave+i] = n
+		}
+	}
 	for i, bound := range g.bounds {
 		if h.classic != nil {
 			below += h.classic[i]
@@ -228,5 +254,5 @@ func (s sender) amounts(h *amountHistogram, g *amountGrid, since time.Time, labe
 		}
 	}
 	slices.SortFunc(exemplars, func(a, b prometheus.Exemplar) int { return a.Timestamp.Compare(b.Timestamp) })
-	s.both(h.count, h.sum, classic, h.native, h.zero, math.Ldexp(1, g.lowest), since, exemplars, labels...)
+	s.both(h.count, h.sum, classic, native, zero, math.Ldexp(1, g.lowest), since, exemplars, labels...)
 }
