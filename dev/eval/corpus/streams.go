@@ -32,7 +32,9 @@ func (w *World) Adopt() *Stream {
 	if w.sim != nil {
 		last = 1
 	}
-	w.after = slices.Insert(w.after, last, func() error { return w.Driver().StreamDestroy(h) })
+	if !w.Tier.OwnProcess { // or else it ends with the device, which is the runtime's
+		w.after = slices.Insert(w.after, last, func() error { return w.Driver().StreamDestroy(h) })
+	}
 	l, err := w.Streams().Adopt(h, "corpus.adopted")
 	w.must(err)
 	return w.furnished(l)

@@ -96,7 +96,7 @@ func (w *World) take() (err error) {
 			return err
 		}
 		w.after = append(w.after, func() error {
-			m.release() // which fails on a lost device
+			_ = m.release() // it fails on a lost device
 			m.gpu = nil
 			return nil
 		})
