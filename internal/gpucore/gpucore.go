@@ -172,8 +172,8 @@ func (e Exception) OfAccess() bool {
 }
 
 // Read reads a dump from r, which may be a pipe, to its end. It takes less than 64 MiB
-// of memory for a dump of 128 MiB of a full device, and nothing on a disk. The code that is loaded is in a dump, compressed to
-// a third or so: with cuBLAS, 416 MiB. A dump of more than 1 GiB is
+// of memory for a dump of 128 MiB of a full device, and nothing on a disk. The code that is loaded is in a dump: with
+// cuBLAS it has 416 MiB. It is held compressed while it is read. A dump of more than 1 GiB is
 // an error, and so is one that takes more than 256 MiB when compressed, and one that is cut
 // short or damaged where it is read; nothing of it is returned then.
 //
