@@ -17,7 +17,7 @@ var jobs = Board{
 			Do:    "See \"Peak by job\" for how much one needs, and \"What a job costs\" for whether it keeps it for longer. Free what a job is done with before it ends.",
 			Queries: []Query{
 				{Expr: largest(5, "tag", heldByJobs), Legend: "{{tag}}", Proof: moves("jobs", mib, "tag", "sort")},
-				{Expr: others(5, "tag", heldByJobs), Legend: "others", Proof: moves("jobnames", 10_000)}}},
+				{Expr: others(5, "tag", heldByJobs), Legend: "others", Proof: moves("jobnames", 100_000)}}},
 		{Title: "Used and wasted", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12,
 			Shows: "What is live; what jobs that ended had reserved and did not use, on average; and what the pool holds of the device and is in no block.",
 			Bad:   "Reserved and unused is as much as live: jobs wait for memory that lies idle. Cached stays far above what the next minutes need, and others want the device.",

@@ -94,16 +94,14 @@ func (e *enqueued) words() (ptrs []uint64) {
 		return nil
 	}
 	for _, a := range e.args[:min(e.count, len(e.args))] {
-		if a.Size == 8 {
-			ptrs = append(ptrs, a.Bits)
-		}
+		ptrs = append(ptrs, a.Bits)
 	}
 	return ptrs
 }
 
 // fits reports whether the grid may be this kernel's. The driver passes each argument at the next multiple of its size.
 func (e *enqueued) fits(grid *gpucore.Grid) bool {
-	if !same(grid.Blocks, e.grid) || !same(grid.Threads, e.block) || len(grid.Params) == 0 && e.count > 0 {
+	if !same(grid.Blocks, e.grid) || !same(grid.Threads, e.block) {
 		return false
 	}
 	at := 0

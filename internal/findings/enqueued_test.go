@@ -71,6 +71,8 @@ func TestAKernelIsOfTheLaunchThatEnqueuedIt(t *testing.T) {
 	wide := grid(uint64(1), uint32(7), uint32(0), uint64(2))
 	wide.Threads[0] = 32
 	is("with other threads", wide, "?")
+	wide.Threads[0], wide.Blocks[0] = 64, 3
+	is("with other blocks", wide, "?")
 	is("by the kernel's name", nil, "second first")
 	if from, sure := q.of("another", nil); sure {
 		t.Errorf("another kernel is of %v", from)
@@ -166,4 +168,40 @@ func TestAKernelWhoseWarpHasEndedIsKnownByWhatEnqueuedIt(t *testing.T) {
 	release()
 	must.Do(t, s.Streams.Synchronize(ctx, l.ID()))
 	must.Do(t, l.Release())
+}
+
+// Memory that a suspect declared is no candidate, and of lanes in different places none is named.
+func TestABlockIsNamedOnlyWhereItIsCertain(t *testing.T) {
+	in := func(generation core.Generation, by uint64, gone, unmapped bool) place {
+		return place{ptr: 64, gone: gone, unmapped: unmapped,
+			block: core.Finding{Victim: core.Block{ID: core.BlockID{Generation: generation}, Tag: "b"}, Uses: []core.UseRecord{{LaunchID: by}}}}
+	}
+	for _, by := range []uint64{1, 2} {
+		f, text := core.Finding{Suspects: []core.UseRecord{{LaunchID: 1}}}, new(strings.Builder)
+		access(&f, text, &gpucore.Access{Why: "it has ended"}, []place{in(1, by, true, true)}, nil)
+		if named, declared := f.Victim.Tag == "b", by == 1; named == declared || strings.Contains(text.String(), "candidate") == declared {
+			t.Errorf("used by %d: %v", by, text)
+		}
+	}
+	none, live, freed, other, away := place{ptr: 8, beside: true}, in(1, 0, false, false), in(2, 0, true, false), in(3, 0, true, false), in(4, 0, true, true)
+	beside := in(2, 0, false, false)
+	beside.beside = true
+	for i, c := range []struct {
+		lanes []place
+		want  int
+	}{
+		{[]place{live, away, none, freed}, 1}, {[]place{live, freed, freed}, 1}, {[]place{freed, other}, -1}, {[]place{freed, beside}, -1}, {[]place{live, none}, 1},
+		{[]place{none, none}, -1}, {[]place{none, freed}, -1}, {[]place{beside, beside}, 0}, {[]place{live}, -1},
+	} {
+		if got := faulty(c.lanes); got != c.want {
+			t.Errorf("case %d: lane %d, want %d", i, got, c.want)
+		}
+	}
+	for _, o := range []origin{{outside: true}, {outside: true, launches: make([]core.UseRecord, 1)}, {launches: make([]core.UseRecord, 1)}} {
+		f, text := core.Finding{Suspects: []core.UseRecord{{LaunchID: 7}}}, new(strings.Builder)
+		o.tell(&f, text, core.Read)
+		if says := strings.Contains(text.String(), "outside"); says != o.outside || len(f.Suspects) == 1 != !o.outside {
+			t.Errorf("of %+v: %v, %v", o, text, f.Suspects)
+		}
+	}
 }

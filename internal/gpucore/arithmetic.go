@@ -95,8 +95,8 @@ const unknownCarry carried = 2
 // lea shifts a number to the left and adds another: the low half of the sum or, of a number of 64 bits, the high one.
 func (r *replay) lea(i int) (value uint32, carry carried, ok bool) {
 	in := r.c.all[i]
-	const high, extended, signed = 80, 74, 73
-	if in.bit(72) || in.bit(63) && in.bits(9, 3) != 4 || in.bits(84, 3) != 0 || in.bits(91, 14) != in.uniforms() || in.bit(signed) && !in.bit(high) {
+	const high, extended = 80, 74
+	if in.bit(72) || in.bit(73) || in.bit(63) && in.bits(9, 3) != 4 || in.bits(84, 3) != 0 || in.bits(91, 14) != in.uniforms() {
 		return 0, 0, false
 	}
 	a, ok1 := r.register(uint8(in.bits(24, 8)), i)
@@ -104,12 +104,8 @@ func (r *replay) lea(i int) (value uint32, carry carried, ok bool) {
 	by, ok := in.bits(75, 5), ok1 && ok2
 	shifted := uint64(a << by)
 	if in.bit(high) {
-		upper := uint32(int32(a) >> 31)
-		if !in.bit(signed) {
-			var ok3 bool
-			upper, ok3 = r.register(uint8(in.bits(64, 8)), i)
-			ok = ok && ok3
-		}
+		upper, ok3 := r.register(uint8(in.bits(64, 8)), i)
+		ok = ok && ok3
 		shifted = (uint64(upper)<<32 | uint64(a)) << by >> 32
 	}
 	total := shifted + uint64(b)
@@ -168,7 +164,7 @@ func (r *replay) predicateAt(n uint64, at int) (carried, bool) {
 		return carried(min(r.lane.preds[n], 1)), true
 	}
 	i, ok := r.source(at, writes)
-	if !ok || r.c.all[i].bits(81, 3) != n {
+	if !ok {
 		return 0, false
 	}
 	_, carry, ok := r.sum(i)

@@ -358,8 +358,6 @@ func TestRegistersAreComputedAgainAsNVIDIAPrintsTheInstructions(t *testing.T) {
 			want = (operand(3, false)<<32|operand(1, false))<<operand(4, false)>>32 + operand(2, false)
 		case "LEA.HI.X":
 			want = (operand(3, false)<<32|operand(1, false))<<operand(4, false)>>32 + operand(2, false) + operand(5, false)
-		case "LEA.HI.X.SX32":
-			want = uint64(uint32(int64(int32(operand(1, false)))<<operand(3, false)>>32)) + operand(2, false) + operand(4, false)
 		case "SHF.L.U32":
 			want = uint64(uint32(operand(1, false) << operand(2, false)))
 		case "SHF.L.U64.HI":
@@ -388,5 +386,35 @@ func TestRegistersAreComputedAgainAsNVIDIAPrintsTheInstructions(t *testing.T) {
 	t.Log(computed)
 	if computed["IMAD.WIDE"] < 20 || computed["IMAD.WIDE.U32"] < 20 || computed["LDC.64"] < 4 || computed["MOV"] < 10 || computed["S2R"] < 14 {
 		t.Error(computed)
+	}
+}
+
+// A register that only something was added to is known before that, and no other.
+func TestWhatWasAddedIsTakenAway(t *testing.T) {
+	add := instruction{0x0000001004047810, 0x000fc80007ffe0ff} // IADD3 R4, R4, 0x10, RZ
+	with := func(in instruction, low, high uint64) instruction { return instruction{in[0] ^ low, in[1] ^ high} }
+	for name, c := range map[string]struct {
+		in   instruction
+		want uint32 // 0 if it is not known
+	}{
+		"a number":                   {add, 0x100},
+		"a number, on a condition":   {with(add, 0x7000^0x1000, 0), 0},
+		"another register":           {with(add, 0x7810^0x7210^0x10<<32^5<<32, 0), 0x110 - 5},
+		"itself":                     {with(add, 0x7810^0x7210^0x10<<32^4<<32, 0), 0},
+		"to its contrary":            {with(add, 0, 1<<8), 0},
+		"itself as the third":        {with(add, 0, 0xff^4), 0},
+		"to another one":             {with(add, 4<<24^6<<24, 0), 0},
+		"a multiple":                 {instruction{0x0000000104047824, 0x000fe400078e0205}, 0x110 - 5},  // IMAD.IADD R4, R4, 0x1, R5
+		"three times itself":         {instruction{0x0000000304047824, 0x000fe400078e0205}, 0},          // IMAD R4, R4, 0x3, R5
+		"a product":                  {instruction{0x0000000305047824, 0x000fe400078e0204}, 0x110 - 15}, // IMAD R4, R5, 0x3, R4
+		"a product with itself":      {instruction{0x0000000304047824, 0x000fe400078e0204}, 0},
+		"by an addition of two only": {instruction{0x0000001004047836, 0x000fc40000000000}, 0x100}, // VIADD R4, R4, 0x10
+	} {
+		l := &lane{regs: make([]uint32, 8), preds: make([]uint32, 8)}
+		l.regs[4], l.regs[5], l.regs[6] = 0x110, 5, 6
+		r := &replay{asZeroAt: -1, c: &code{all: []instruction{c.in}, targets: make([]bool, 2), sm: 90}, next: 1, lane: l}
+		if got, ok := r.register(4, 0); ok != (c.want != 0) || ok && got != c.want {
+			t.Errorf("%s: it was %#x, %v, and not %#x", name, got, ok, c.want)
+		}
 	}
 }
