@@ -48,7 +48,7 @@ func (p *StreamPool) LeaseOf(handle driver.Stream) (id core.StreamID, ok bool) {
 	return id, id != 0
 }
 
-// Enqueuing is what enqueued work on a stream, see [StreamPool.Enqueuing].
+// Enqueuing is what enqueued work on a stream, see [StreamPool.Enqueuing]. It does not change, and is safe for concurrent use.
 type Enqueuing struct {
 	stream *stream
 	place  uint64
@@ -57,7 +57,7 @@ type Enqueuing struct {
 }
 
 // Enqueuing is what enqueues work on the stream of a driver's handle now. ok is false if that is not known: of another stream, where several launches are
-// announced at once, and in a capture. It may block while another goroutine enqueues on the stream.
+// announced at once, and in a capture. It is safe for concurrent use, and may block while another goroutine enqueues on the stream.
 func (p *StreamPool) Enqueuing(handle driver.Stream) (e Enqueuing, ok bool) {
 	id, ok := p.LeaseOf(handle)
 	if !ok {

@@ -391,7 +391,7 @@ func TestRegistersAreComputedAgainAsNVIDIAPrintsTheInstructions(t *testing.T) {
 
 // A register that only something was added to is known before that, and no other.
 func TestWhatWasAddedIsTakenAway(t *testing.T) {
-	add := instruction{0x0000001004047810, 0x000fc80007ffe0ff} // IADD3 R4, R4, 0x10, RZ
+	add := instruction{0x0000001004047810, 0x000fc80007ffe0ff} // IADD3: R4 + 0x10
 	with := func(in instruction, low, high uint64) instruction { return instruction{in[0] ^ low, in[1] ^ high} }
 	for name, c := range map[string]struct {
 		in   instruction
@@ -404,11 +404,11 @@ func TestWhatWasAddedIsTakenAway(t *testing.T) {
 		"to its contrary":            {with(add, 0, 1<<8), 0},
 		"itself as the third":        {with(add, 0, 0xff^4), 0},
 		"to another one":             {with(add, 4<<24^6<<24, 0), 0},
-		"a multiple":                 {instruction{0x0000000104047824, 0x000fe400078e0205}, 0x110 - 5},  // IMAD.IADD R4, R4, 0x1, R5
-		"three times itself":         {instruction{0x0000000304047824, 0x000fe400078e0205}, 0},          // IMAD R4, R4, 0x3, R5
-		"a product":                  {instruction{0x0000000305047824, 0x000fe400078e0204}, 0x110 - 15}, // IMAD R4, R5, 0x3, R4
+		"a multiple":                 {instruction{0x0000000104047824, 0x000fe400078e0205}, 0x110 - 5},  // IMAD.IADD: R4 + R5
+		"three times itself":         {instruction{0x0000000304047824, 0x000fe400078e0205}, 0},          // IMAD: R4 * 3 + R5
+		"a product":                  {instruction{0x0000000305047824, 0x000fe400078e0204}, 0x110 - 15}, // IMAD: R5 * 3 + R4
 		"a product with itself":      {instruction{0x0000000304047824, 0x000fe400078e0204}, 0},
-		"by an addition of two only": {instruction{0x0000001004047836, 0x000fc40000000000}, 0x100}, // VIADD R4, R4, 0x10
+		"by an addition of two only": {instruction{0x0000001004047836, 0x000fc40000000000}, 0x100}, // VIADD: R4 + 0x10
 	} {
 		l := &lane{regs: make([]uint32, 8), preds: make([]uint32, 8)}
 		l.regs[4], l.regs[5], l.regs[6] = 0x110, 5, 6
