@@ -56,8 +56,8 @@ type Enqueuing struct {
 	Outside bool
 }
 
-// Enqueuing is what enqueues work on the stream of a driver's handle now. ok is false if that is not known: of another stream, where several launches are
-// announced at once, and in a capture. It is safe for concurrent use, and may block while another goroutine enqueues on the stream.
+// Enqueuing is what enqueues work on the stream of a driver's handle now. ok is false if that is not known: of another stream, where several enqueue
+// at once, or the runtime itself does, and in a capture. It is safe for concurrent use, and may block while another goroutine enqueues on the stream.
 func (p *StreamPool) Enqueuing(handle driver.Stream) (e Enqueuing, ok bool) {
 	id, ok := p.LeaseOf(handle)
 	if !ok {
@@ -66,9 +66,9 @@ func (p *StreamPool) Enqueuing(handle driver.Stream) (e Enqueuing, ok bool) {
 	if e.stream = p.table.leases.Load().find(id); e.stream == nil {
 		return e, false
 	}
-	place, callers, ok := e.stream.Place()
-	e.place, e.Outside = place, callers == 0
-	return e, ok && callers <= 1
+	place, launch, known := e.stream.Place()
+	e.place, e.Outside = place, !launch
+	return e, known
 }
 
 // Launch is the launch, when it was finished, or of work outside one the next; and whether the device is known to have completed it. known is false if

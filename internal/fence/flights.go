@@ -79,12 +79,14 @@ func (s *Stream) lockSoon() bool {
 // locked.
 func (s *Stream) Newest() core.UseRecord { return s.flights.newest() }
 
-// Place is where the stream's next launch that is finished will stand among all of them, counted from 0, and how many callers enqueue
-// work on it now. known is false in a capture. It waits for the stream's lock.
-func (s *Stream) Place() (n uint64, callers int64, known bool) {
+// Place is where the stream's next launch that is finished will stand among all of them, counted from 0, and whether a launch enqueues
+// work on it now, and none else. known is false if that may be something else, or several, and in a capture. It waits for the stream's lock.
+func (s *Stream) Place() (n uint64, launch, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.flights.n, s.Open(), !s.Capturing()
+	open := s.open.Load()
+	launch = open == isOwn+1
+	return s.flights.n, launch, (launch || open == 0) && !s.Capturing()
 }
 
 // LaunchAt is the launch at a place, and whether it is complete. known is false if it is not finished yet, or is not kept
