@@ -364,7 +364,7 @@ func (l *arena) behindAll() (*stream, uint64) {
 
 // look asks the device whether it has come to the arena's newest mark. It records a point
 // behind the mark, if there is none, and asks for that. While the stream captures that cannot be
-// know. arenas.growing is held. Errors are the driver's.
+// known, nor when the stream pool is closed. arenas.growing is held. Errors are the driver's.
 func (l *arena) look() error {
 	if l.hasHeld() {
 		if err := l.lookAtHeld(); err != nil {
@@ -377,6 +377,9 @@ func (l *arena) look() error {
 	s, mark := l.behindAll()
 	s.Lock()
 	defer s.Unlock()
+	if s.EventsClosed() {
+		return nil
+	}
 	for range 2 { // the point of an earlier look may stand in front of the mark
 		if l.queried == nil || l.queried.Stream() != &s.Stream {
 			l.forgetQueried()

@@ -249,9 +249,7 @@ func (m *arenas) reap() error {
 	m.noteHigh(m.used())
 	var looked error
 	if m.growing.TryLock() { // who has it looks by itself, and the next reap will do
-		if !m.closed {
-			looked = m.look()
-		}
+		looked = m.look()
 		if m.apart.Load() == 0 { // no page is on its way to an arena
 			m.moving.Lock()
 			m.forgetEmpty()
@@ -537,14 +535,12 @@ func (m *arenas) count(f func(moves *core.OwnPoolStats)) {
 
 // close gives everything back that is free and that the device has come to. The rest
 // stays mapped for those who have it, until they give it and close is called again, or the
-// device's context ends. From the second time on no stream is named: they may be gone.
+// device's context ends.
 func (m *arenas) close() error {
 	m.growing.Lock()
 	defer m.unlockGrowing()
 	for _, l := range *m.all.Load() {
-		if !m.closed {
-			_ = l.look()
-		}
+		_ = l.look()
 		l.settleCompleted()
 	}
 	if err := m.unmapUnused(0); err != nil {

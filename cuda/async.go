@@ -24,11 +24,8 @@ var _ core.Resource = (*AsyncResource)(nil)
 // else does.
 const defaultReapInterval = 10 * time.Millisecond
 
-// The defaults of [AsyncConfig].
-const (
-	defaultIsolatedAddresses = 1 << 40
-	defaultIsolatedRanges    = 1 << 16
-)
+// defaultIsolatedAddresses is the default of [AsyncConfig].
+const defaultIsolatedAddresses = 1 << 40
 
 // AsyncConfig configures an [AsyncResource].
 type AsyncConfig struct {
@@ -42,12 +39,11 @@ type AsyncConfig struct {
 	// ReapInterval is the time between two looks at queued frees; 0 means
 	// 10 ms, negative that only calls reap.
 	ReapInterval time.Duration
-	// IsolatedAddresses is how many bytes of address space the isolated blocks
-	// that were freed keep reserved at most, and IsolatedRanges how many of
-	// them do: beyond either the oldest are given back, and may be handed out
-	// anew. 0 means 1 TiB and 65536.
+	// IsolatedAddresses is how many bytes of isolated blocks that were freed keep their
+	// addresses: beyond it the oldest are given back, and may be handed out anew. Addresses
+	// are reserved and given back 1/128 of it at a time, and stay while a block of theirs
+	// lives. 0 means 1 TiB.
 	IsolatedAddresses uint64
-	IsolatedRanges    int
 }
 
 // NewAsyncResource returns a backend that allocates from a new pool of drv's,
@@ -77,7 +73,7 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 		return nil, err
 	}
 	r := &AsyncResource{}
-	r.init(r, "async("+deviceName(drv)+")", drv, streams, pool, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
+	r.init(r, "async("+deviceName(drv)+")", drv, streams, pool, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses))
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }

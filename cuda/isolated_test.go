@@ -37,9 +37,9 @@ func (b *bench) mapped(what string, granules uint64) {
 }
 
 // keeping bounds the addresses that are kept.
-func keeping(granules uint64, ranges int) func(*teststack.Config) {
+func keeping(granules uint64) func(*teststack.Config) {
 	return func(c *teststack.Config) {
-		c.Async.IsolatedAddresses, c.Async.IsolatedRanges = granules*sim.Granule, ranges
+		c.Async.IsolatedAddresses = granules * sim.Granule
 	}
 }
 
@@ -91,7 +91,7 @@ func TestTheFreeOfAnIsolatedBlockWaitsForEveryUse(t *testing.T) {
 }
 
 func TestIsolatedBlocksAreReleasedOnceAndGiveTheirMemoryBack(t *testing.T) {
-	b := newBench(t, keeping(1<<20, 0))
+	b := newBench(t)
 	s := b.leases(2)
 	heard := map[core.Generation]int{}
 	b.Async.Subscribe(listener(func(released core.Block) { heard[released.ID.Generation]++ }))
@@ -118,7 +118,7 @@ func TestIsolatedBlocksAreReleasedOnceAndGiveTheirMemoryBack(t *testing.T) {
 		equal(t, "notices of "+g.String(), n, 1)
 	}
 	equal(t, "addresses kept", b.Runtime.Stats().IsolatedAddresses, 60*sim.Granule)
-	equal(t, "ranges reserved", b.Sim.Books().Reservations, 60)
+	equal(t, "regions reserved", b.Sim.Books().Reservations, 1)
 }
 
 type listener func(core.Block)
@@ -144,38 +144,34 @@ func TestALateAccessOfAnIsolatedBlockFaults(t *testing.T) {
 	}
 }
 
-func TestTheOldestAddressesAreGivenBackBeyondTheLimits(t *testing.T) {
-	for name, limit := range map[string]func(*teststack.Config){"bytes": keeping(4, 0), "ranges": keeping(1<<20, 4)} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, limit)
-			s := b.leases(1)[0]
-			b.faults.SetLog(true)
-			var made, gone []uint64
-			for range 9 {
-				block := b.isolate(s, 100)
-				made = append(made, block.ID.Ptr)
-				b.free(block)
-				b.drain()
-			}
-			for _, c := range b.faults.Log() {
-				if c.Method == drivertest.MemUnreserve {
-					gone = append(gone, c.Ptr)
-				}
-			}
-			if !slices.Equal(gone, made[:5]) {
-				t.Errorf("of %#x were given back %#x", made, gone)
-			}
-			equal(t, "addresses kept", b.Runtime.Stats().IsolatedAddresses, 4*sim.Granule)
-			equal(t, "ranges reserved", b.Sim.Books().Reservations, 4)
-			b.faults.FailEvery(drivertest.MemUnreserve, driver.InvalidValue)
-			b.free(b.isolate(s, 100))
-			err := b.Runtime.Drain(ctx)
-			expect.Error(t, err, core.ErrDriver, "addresses that cannot be given back")
-			b.faults.Clear()
-			b.drain()
-			equal(t, "ranges reserved", b.Sim.Books().Reservations, 4)
-		})
+func TestTheOldestAddressesAreGivenBackBeyondTheLimit(t *testing.T) {
+	b := newBench(t, keeping(4))
+	s := b.leases(1)[0]
+	b.faults.SetLog(true)
+	var made, gone []uint64
+	for range 9 {
+		block := b.isolate(s, 100)
+		made = append(made, block.ID.Ptr)
+		b.free(block)
+		b.drain()
 	}
+	for _, c := range b.faults.Log() {
+		if c.Method == drivertest.MemUnreserve {
+			gone = append(gone, c.Ptr)
+		}
+	}
+	if !slices.Equal(gone, made[:5]) {
+		t.Errorf("of %#x were given back %#x", made, gone)
+	}
+	equal(t, "addresses kept", b.Runtime.Stats().IsolatedAddresses, 4*sim.Granule)
+	equal(t, "ranges reserved", b.Sim.Books().Reservations, 4)
+	b.faults.FailEvery(drivertest.MemUnreserve, driver.InvalidValue)
+	b.free(b.isolate(s, 100))
+	err := b.Runtime.Drain(ctx)
+	expect.Error(t, err, core.ErrDriver, "addresses that cannot be given back")
+	b.faults.Clear()
+	b.drain()
+	equal(t, "ranges reserved", b.Sim.Books().Reservations, 4)
 }
 
 // The simulated device has 8 times as many addresses as bytes.
@@ -312,9 +308,7 @@ func TestEachStepOfAnIsolatedAllocationMayFail(t *testing.T) {
 				b.faults.Clear()
 				must(t, b.Runtime.ReapPending(ctx))
 				b.mapped("reaped", 0)
-				books := b.Sim.Books()
-				equal(t, "handles", books.Handles, 0)
-				equal(t, "ranges", books.Reservations, 0)
+				equal(t, "handles", b.Sim.Books().Handles, 0)
 				b.free(b.isolate(s, 100))
 			})
 		}
@@ -324,7 +318,7 @@ func TestEachStepOfAnIsolatedAllocationMayFail(t *testing.T) {
 // TestIsolatedHammer uses and frees isolated blocks and others from many
 // goroutines, with frees in mid-flight and unmaps that fail.
 func TestIsolatedHammer(t *testing.T) {
-	b := newBench(t, ticking, keeping(8, 0))
+	b := newBench(t, ticking, keeping(8))
 	s := b.leases(4)
 	begin := make(chan struct{})
 	var group sync.WaitGroup

@@ -3,6 +3,7 @@ package cuda
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -173,8 +174,9 @@ type driverPool struct {
 	oracle   driver.Oracle
 	readings atomic.Uint64
 	last     atomic.Pointer[poolReading]
-	// destroyed: the driver frees what is given from now on.
-	destroyed atomic.Bool
+	// destroyed: the driver frees what is given from now on. closing guards it.
+	closing   sync.Mutex
+	destroyed bool
 }
 
 // poolReading is what the pool said, and when it was queried: readings are
@@ -245,10 +247,12 @@ func (p *driverPool) addTo(st *core.Stats) {
 func (p *driverPool) drift() (bytes int64, ok bool) { return 0, true }
 
 func (p *driverPool) close() error {
-	if p.destroyed.Load() {
+	p.closing.Lock()
+	defer p.closing.Unlock()
+	if p.destroyed {
 		return nil
 	}
 	err := p.drv.PoolDestroy(p.pool)
-	p.destroyed.Store(err == nil)
+	p.destroyed = err == nil
 	return err
 }

@@ -43,9 +43,8 @@ type PoolConfig struct {
 	// ReapInterval is the time between two looks at queued frees; 0 means
 	// 10 ms, negative that only calls reap.
 	ReapInterval time.Duration
-	// IsolatedAddresses and IsolatedRanges are those of [AsyncConfig].
+	// IsolatedAddresses are those of [AsyncConfig].
 	IsolatedAddresses uint64
-	IsolatedRanges    int
 }
 
 // NewPoolResource returns a backend that maps memory of drv's and shares it out, on
@@ -80,7 +79,7 @@ func NewPoolResource(drv driver.Driver, streams *StreamPool, cfg PoolConfig) (*P
 	l.idle.after = cmp.Or(cfg.TrimAfter, defaultTrimAfter)
 	r := &PoolResource{arenas: l}
 	r.own = l
-	r.init(r, "pool("+deviceName(drv)+")", drv, streams, l, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
+	r.init(r, "pool("+deviceName(drv)+")", drv, streams, l, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses))
 	if cfg.ReapInterval >= 0 {
 		l.ahead.start = func(f func() error) { go func() { _ = r.withMemory("NewPoolResource", f) }() }
 	}

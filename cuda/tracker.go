@@ -63,7 +63,7 @@ type tracker struct {
 
 // init makes r, which is zero, the tracker of a backend over a source of memory. The caller
 // starts the reaper.
-func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, streams *StreamPool, m memory, props driver.Properties, isolatedAddresses uint64, isolatedRanges int) {
+func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, streams *StreamPool, m memory, props driver.Properties, isolatedAddresses uint64) {
 	r.owner, r.name, r.streams, r.memory, r.atOnce = owner, name, streams, m, m.giveAtOnce()
 	r.path = path.New(owner, serving{tracker: r}, r)
 	r.oracle = driver.OracleOf(drv)
@@ -72,7 +72,7 @@ func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, stre
 		r.own.times = r.times
 	}
 	r.windows = books.NewWindows(&streams.table.group, time.Now())
-	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses, isolatedRanges)
+	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses)
 	r.reaperStop, r.reaperDone, r.closing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 }

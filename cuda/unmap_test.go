@@ -74,7 +74,7 @@ func (r *refusingRange) MemUnreserve(ptr, bytes uint64) error {
 func TestAddressesThatCannotBeGivenBackStandInNoOthersWay(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		refusing := &refusingRange{n: n}
-		b := newBench(t, keeping(1<<20, 4), func(c *teststack.Config) {
+		b := newBench(t, keeping(4), func(c *teststack.Config) {
 			wrap := c.Wrap
 			c.Wrap = func(d driver.Driver) driver.Driver {
 				refusing.Driver = wrap(d)

@@ -95,3 +95,7 @@ func (s *Stream) CloseEvents() error {
 	s.giveSpare()
 	return s.points.close()
 }
+
+// EventsClosed reports whether CloseEvents was called, so that nothing may be recorded any
+// more; the stream must be locked.
+func (s *Stream) EventsClosed() bool { return s.points.closed.Load() }

@@ -2,6 +2,8 @@ package vmm
 
 import (
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -12,14 +14,14 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
-func newMapper(t *testing.T, maxBytes uint64, maxRanges int) (*Mapper, *drivertest.Faults, *sim.Device) {
+func newMapper(t *testing.T, maxBytes uint64) (*Mapper, *drivertest.Faults, *sim.Device) {
 	t.Helper()
 	device := must.Get(sim.Open(sim.Config{}))(t)
 	t.Cleanup(func() {
 		expect.Success(t, device.Close())
 	})
 	faults := drivertest.NewFaults(device)
-	return New(faults, sim.Granule, maxBytes, maxRanges), faults, device
+	return New(faults, sim.Granule, maxBytes), faults, device
 }
 
 func noRelief() error { return nil }
@@ -30,7 +32,7 @@ func TestNothingIsLeftOfAMappingThatFailed(t *testing.T) {
 	failed := 0
 	for first := uint64(1); first <= 12; first++ {
 		for again := first; again <= 12; again++ {
-			m, faults, device := newMapper(t, 0, 0)
+			m, faults, device := newMapper(t, 0)
 			faults.FailCall(first, driver.Unknown)
 			faults.FailCall(again, driver.Unknown)
 			r, err := m.Map(100, noRelief)
@@ -61,34 +63,100 @@ func TestNothingIsLeftOfAMappingThatFailed(t *testing.T) {
 	}
 }
 
-func TestAddressesStayReservedWithinTheLimits(t *testing.T) {
-	for name, m := range map[string]struct {
-		bytes  uint64
-		ranges int
-	}{"bytes": {2 * sim.Granule, 100}, "ranges": {1 << 40, 2}} {
-		mapper, _, device := newMapper(t, m.bytes, m.ranges)
-		seen := map[uint64]bool{}
-		for range 5 {
-			r, err := mapper.Map(sim.Granule, noRelief)
-			if err != nil || seen[r.Ptr] {
-				t.Fatalf("%s: %+v, %v", name, r, err)
-			}
-			seen[r.Ptr] = true
-			expect.Success(t, errors.Join(mapper.Unmap(r), mapper.Reap()))
+func TestAddressesStayReservedWithinTheLimit(t *testing.T) {
+	m, _, device := newMapper(t, 2*sim.Granule)
+	seen := map[uint64]bool{}
+	for range 5 {
+		r, err := m.Map(sim.Granule, noRelief)
+		if err != nil || seen[r.Ptr] {
+			t.Fatalf("%+v, %v", r, err)
 		}
-		var st core.Stats
-		mapper.AddTo(&st)
-		if got := device.Books().Reservations; got != 2 || st.IsolatedAddresses != 2*sim.Granule || st.Isolated != 0 || st.IsolatedHigh != sim.Granule {
-			t.Errorf("%s: %d ranges reserved; %+v", name, got, st)
-		}
-		if err := mapper.Close(); err != nil || device.Books().Reservations > 0 {
-			t.Errorf("%s: closed: %v, %+v", name, err, device.Books())
-		}
+		seen[r.Ptr] = true
+		expect.Success(t, errors.Join(m.Unmap(r), m.Reap()))
+	}
+	var st core.Stats
+	m.AddTo(&st)
+	if got := device.Books().Reservations; got != 2 || st.IsolatedAddresses != 2*sim.Granule || st.Isolated != 0 || st.IsolatedHigh != sim.Granule {
+		t.Errorf("%d ranges reserved; %+v", got, st)
+	}
+	if err := m.Close(); err != nil || device.Books().Reservations > 0 {
+		t.Errorf("closed: %v, %+v", err, device.Books())
 	}
 }
 
+// Lives of random lengths, of which some go on: no address serves two of them while it is
+// kept, a granule lies between neighbours of a region, what is kept stays within the limit
+// but for the regions of lives that go on, and the device has few ranges.
+func TestAddressesAreReservedByTheRegion(t *testing.T) {
+	const limit = 2 * regionShare * sim.Granule // regions of three granules
+	m, _, device := newMapper(t, limit)
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var alive []Range
+	used := map[uint64]bool{} // granules since their region was reserved
+	for i := range 4000 {
+		r, err := m.Map(1+rng.Uint64N(4*sim.Granule), noRelief)
+		must.Do(t, err)
+		for ptr := r.Ptr; ptr < r.Ptr+r.Bytes; ptr += sim.Granule {
+			if used[ptr] {
+				t.Fatalf("seed %d, life %d: %#x came again", seed, i, ptr)
+			}
+			used[ptr] = true
+		}
+		for _, other := range alive {
+			at := m.regions[m.behind(r.Ptr)-1]
+			if other.Ptr >= at.Ptr && other.Ptr < at.Ptr+at.Bytes && other.Ptr+other.Bytes+sim.Granule > r.Ptr {
+				t.Fatalf("seed %d, life %d: %+v right behind %+v", seed, i, r, other)
+			}
+		}
+		alive = append(alive, r)
+		if len(alive) > 10 {
+			at := rng.IntN(len(alive) / 2) // some live long
+			expect.Success(t, m.Unmap(alive[at+len(alive)/2]))
+			alive = append(alive[:at+len(alive)/2], alive[at+len(alive)/2+1:]...)
+		}
+		before := slices.Clone(m.regions)
+		must.Do(t, m.Reap())
+		for _, gone := range before {
+			if !slices.Contains(m.regions, gone) {
+				for ptr := gone.Ptr; ptr < gone.Ptr+gone.Bytes; ptr += sim.Granule {
+					delete(used, ptr)
+				}
+			}
+		}
+		pinned := uint64(0)
+		for _, r := range m.regions {
+			if r.lives > 0 {
+				pinned += r.kept
+			}
+		}
+		if kept := clamp(m.addresses.Load()); kept > limit+pinned {
+			t.Fatalf("seed %d, life %d: addresses of %d bytes are kept", seed, i, kept)
+		}
+	}
+	if got := device.Books().Reservations; got != len(m.regions) {
+		t.Errorf("%d ranges reserved, %d regions", got, len(m.regions))
+	}
+	for _, r := range alive {
+		must.Do(t, m.Unmap(r))
+	}
+	if err := m.Close(); err != nil || device.Books().Reservations > 0 {
+		t.Errorf("closed: %v, %+v", err, device.Books())
+	}
+}
+
+// The simulated device has 8 times as many addresses as bytes.
+func TestWhereAddressesAreFewRegionsAreSmaller(t *testing.T) {
+	device := must.Get(sim.Open(sim.Config{Bytes: 16 << 20}))(t)
+	m := New(device, sim.Granule, 1<<40)
+	for range 200 {
+		must.Do(t, m.Unmap(must.Get(m.Map(1, noRelief))(t)))
+	}
+	expect.Success(t, errors.Join(m.Close(), device.Close()))
+}
+
 func TestADeviceThatIsFullIsRelievedOnce(t *testing.T) {
-	m, faults, _ := newMapper(t, 0, 0)
+	m, faults, _ := newMapper(t, 0)
 	faults.FailMethod(drivertest.MemCreate, 1, driver.OutOfMemory)
 	relieved := 0
 	r, err := m.Map(1, func() error { relieved++; return nil })

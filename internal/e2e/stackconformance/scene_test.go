@@ -56,7 +56,7 @@ func newScene(t *testing.T, guard string, rng *rand.Rand) *scene {
 	device, err := sim.Open(sim.Config{Bytes: 64 << 20, Schedule: schedule})
 	must.Do(t, err)
 	s := &scene{T: t, rng: rng, device: device, faults: drivertest.NewFaults(device), used: map[core.StreamID]uint64{}, calls: map[drivertest.Method]uint64{}}
-	cfg := fencepost.Config{Driver: s.faults, Guard: fencepost.GuardMode(guard), Budget: limit, Streams: 128, Async: cuda.AsyncConfig{IsolatedRanges: 1},
+	cfg := fencepost.Config{Driver: s.faults, Guard: fencepost.GuardMode(guard), Budget: limit, Streams: 128, Async: cuda.AsyncConfig{IsolatedAddresses: 1},
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.TraceIDRatioBased(0.5)))} // launches that are sampled are timed
 	if guard == unmapping { // of a whole granule each block, which is compared to the last byte
 		s.maps = true
