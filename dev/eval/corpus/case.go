@@ -88,6 +88,10 @@ type Case struct {
 	// Unmapped says that the bug reaches memory that a hunt which unmaps has
 	// taken away, so that it is run at that tier, too.
 	Unmapped bool
+	// Unaddressed says that a GPU can tell the launch of an Unmapped bug and not the block, which
+	// makes it late there: the store ends its kernel, so no thread is left that has its address,
+	// and no parameter points to the block.
+	Unaddressed bool
 	// Stack says that the program needs the stream-ordered backend, so that
 	// compute-sanitizer sees it over that and not over single allocations.
 	Stack bool

@@ -28,7 +28,7 @@ func temporalWrites() []Case {
 				w.Refused(w.Try(Job{Name: "flush_cache", On: s, Uses: []core.Use{mine.W()}, Kernel: testkernels.Write, Args: []any{at, 100, uint64(3)}}))
 				w.Free(mine)
 			}},
-		{Name: "late-index", Class: Temporal, Unmapped: true, What: "a launch over its own block reaches, by an index kept from before, one that was freed",
+		{Name: "late-index", Class: Temporal, Unmapped: true, Unaddressed: true, What: "a launch over its own block reaches, by an index kept from before, one that was freed",
 			Kinds: afterFree, Culprit: "scatter", Want: onDevice, Why: "the address that is handed over is the launch's own: only bytes on the device show where it writes",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
