@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fencepost-gpu/fencepost/admit"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -149,6 +150,11 @@ type Config struct {
 	// than there is room for, each of whom fits. 0 serves strictly in the order of their coming.
 	// FENCEPOST_RESERVE_PASSES.
 	ReservePasses int
+	// Learned is what is known of the peaks of jobs, for [Admit]; several runtimes may share one. Nil is what LearnedFile has, or
+	// nothing. LearnedFile is where that is kept: it is read by Open, and written once a minute and by Close, if something was learned since. One that
+	// is damaged is warned of, and written anew. Empty keeps it in no file. FENCEPOST_LEARNED.
+	Learned     *admit.Model
+	LearnedFile string
 	// Guard is the debug guard's mode, such as GuardHunt or "hunt:bisect+delay"; empty
 	// means GuardSample. FENCEPOST_GUARD. See [Runtime.SwitchGuard] for changing it later.
 	Guard GuardMode

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/admit"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 )
@@ -80,6 +81,49 @@ func ExampleDownload() {
 	// Output:
 	// [257 257 257]
 	// <nil>
+}
+
+func ExampleAdmit() {
+	ctx := context.Background()
+	rt, _ := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim, Budget: 1 << 20, Guard: "off"})
+	defer rt.Close(ctx)
+	sort := func(rows int) (reserved uint64) {
+		err := rt.Do(ctx, "sort", func(j *fencepost.Job) error {
+			reserved = j.Account().Reserved
+			_, err := fencepost.Alloc[uint64](j, rows)
+			return err
+		}, fencepost.Admit(), fencepost.Shape("rows", rows))
+		if err != nil {
+			fmt.Println(err)
+		}
+		return reserved
+	}
+	fmt.Println("the first is reserved", sort(1000), "bytes")
+	for rows := range 100 {
+		sort(100 * (rows + 1))
+	}
+	needs, reserved := uint64(8*5050), sort(5050)
+	fmt.Println("later, that is enough:", reserved >= needs, "and not much more:", reserved < needs+needs/10)
+	// Output:
+	// the first is reserved 0 bytes
+	// later, that is enough: true and not much more: true
+}
+
+func ExampleShape() {
+	ctx := context.Background()
+	learned := new(admit.Model)
+	rt, _ := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim, Guard: "off", Learned: learned})
+	defer rt.Close(ctx)
+	for n := range 30 { // measured, and not admitted
+		_ = rt.Do(ctx, "join", func(j *fencepost.Job) error {
+			_, err := fencepost.Alloc[byte](j, 1000*n*n+1)
+			return err
+		}, fencepost.Shape("left", n), fencepost.Shape("right", n))
+	}
+	p := learned.Predict("join", admit.ShapeOf("left", 20).And("right", 20))
+	fmt.Println("known:", p.Known, "least:", p.Low > 380_000, "most:", p.Bytes < 420_000)
+	// Output:
+	// known: true least: true most: true
 }
 
 func ExampleReserve() {

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/fencepost-gpu/fencepost/admit"
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/line"
@@ -31,6 +31,7 @@ type Job struct {
 
 // jobState is what a job shares with its forks.
 type jobState struct {
+	owner   *Runtime
 	rt      *core.Runtime
 	pool    *cuda.StreamPool
 	memory  *cuda.MemoryManager
@@ -38,12 +39,14 @@ type jobState struct {
 	tag     core.Tag
 	claim   core.Claim
 	account *core.Account
-	began   monotime.Instant
-	span    telemetry.Job
-	streams []*jobStream
-	blocks  []core.BlockID // in the order in which they were allocated
-	ended   atomic.Bool
-	calls   launchLists
+	// forecast is nil of a job that was not to be learned from.
+	forecast *forecast
+	began    monotime.Instant
+	span     telemetry.Job
+	streams  []*jobStream
+	blocks   []core.BlockID // in the order in which they were allocated
+	ended    atomic.Bool
+	calls    launchLists
 }
 
 // jobStream is one lease of a job.
@@ -54,7 +57,7 @@ type jobStream struct {
 	busy, handed bool
 }
 
-// JobOption is an option of [Runtime.Do]; see [Reserve].
+// JobOption is an option of [Runtime.Do]; see [Reserve], [Admit] and [Shape].
 type JobOption func(*jobOptions)
 
 // Do runs work on the device. It leases a stream, waiting for one until ctx
@@ -102,7 +105,7 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 	case ctx == nil:
 		return refuse.Nil(op, "ctx", "pass the request's context, or context.Background()")
 	}
-	s := &jobState{rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(name), began: monotime.Now(), account: core.NewAccount()}
+	s := &jobState{owner: r, rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(name), began: monotime.Now(), account: core.NewAccount()}
 	s.ctx, s.span = r.jobSpans.Begin(ctx)
 	returned := false
 	defer func() {
@@ -132,8 +135,13 @@ func (r *Runtime) begin(s *jobState, options []JobOption) (*Job, error) {
 		}
 	}
 	began := s.began
+	if o.admit || o.dimensions > 0 {
+		if err := r.foresee(s, &o); err != nil {
+			return nil, err
+		}
+	}
 	if o.reserve {
-		claim, err := r.reserveWithin(ctx, o.bytes, tag, o.wait)
+		claim, err := r.reserveWithin(ctx, &o, tag, s.forecast.surprise())
 		asked := began
 		began = monotime.Now()
 		s.account.Note(func(a *core.JobAccount) { a.WaitedForMemory = began.Since(asked) })
@@ -141,6 +149,7 @@ func (r *Runtime) begin(s *jobState, options []JobOption) (*Job, error) {
 			return nil, err
 		}
 		s.claim = claim
+		r.surprises.add(s.forecast.surprise())
 		s.account.Reserve(claim.Bytes)
 	}
 	lease, err := r.streams.Acquire(ctx, tag)
@@ -224,9 +233,12 @@ func (j *Job) check(op string) error {
 }
 
 type jobOptions struct {
-	reserve bool
-	bytes   uint64
-	wait    time.Duration
+	reserve, admit bool
+	// least is what will do instead of bytes where no more will come free; 0 if nothing else will.
+	least, bytes uint64
+	wait         time.Duration
+	shape        admit.Shape
+	dimensions   int
 }
 
 // Reserve sets bytes of the budget aside for a job before it begins, so that it
@@ -261,11 +273,19 @@ const (
 )
 
 // reserveWithin reserves in order: who comes later waits until those before have theirs, or have
-// given up, or let it pass. It looks before it asks, because each refusal counts.
-func (r *Runtime) reserveWithin(ctx context.Context, bytes uint64, tag core.Tag, wait time.Duration) (core.Claim, error) {
+// given up, or let it pass. It looks before it asks, because each refusal counts. An admitted job waits
+// until room stays for the largest surprise, or no job has a reservation that will come back: then
+// the first takes what there is, if that is the least that it needs.
+func (r *Runtime) reserveWithin(ctx context.Context, o *jobOptions, tag core.Tag, surprise uint64) (core.Claim, error) {
+	bytes, wait := o.bytes, o.wait
+	if r.budget.Room() >= bytes+r.headroom(o, surprise) && r.line.Len() == 0 && wait > 0 {
+		if claim, err := r.Reserve(ctx, bytes, tag); !errors.Is(err, core.ErrOutOfBudget) {
+			return claim, err
+		}
+	}
 	patient, cancel := context.WithTimeout(ctx, wait) // the guard's own patience ends with it
 	defer cancel()
-	if room := r.room(ctx); wait <= 0 || room.never(bytes) || room.bytes >= bytes && r.line.Len() == 0 {
+	if room := r.room(ctx); wait <= 0 || room.never(bytes) || room.bytes >= bytes+r.headroom(o, surprise) && r.line.Len() == 0 {
 		if claim, err := r.Reserve(patient, bytes, tag); err == nil || wait <= 0 || room.never(bytes) || !errors.Is(err, core.ErrOutOfBudget) {
 			return claim, err
 		}
@@ -275,13 +295,18 @@ func (r *Runtime) reserveWithin(ctx context.Context, bytes uint64, tag core.Tag,
 	for pause := firstPause; ; {
 		var again <-chan time.Time
 		if place.MayTry() {
+			alone := o.least > 0 && r.surprises.none() // before the look: what comes back after it wakes
 			room := r.room(ctx)
-			if room.bytes >= bytes || room.never(bytes) {
-				if claim, err := r.Reserve(patient, bytes, tag); err == nil || room.never(bytes) || !errors.Is(err, core.ErrOutOfBudget) {
+			take, keep := bytes, r.headroom(o, surprise)
+			if alone && room.bytes >= o.least && (!room.coming || pause == lastPause) {
+				take, keep = min(bytes, room.bytes), 0
+			}
+			if room.bytes >= take+keep || room.never(bytes) {
+				if claim, err := r.Reserve(patient, take, tag); err == nil || room.never(bytes) || !errors.Is(err, core.ErrOutOfBudget) {
 					return claim, err
 				}
 			}
-			place.LetPass(room.bytes)
+			place.LetPass(room.bytes - min(room.bytes, keep))
 			if room.coming {
 				again = time.After(pause)
 				pause = min(2*pause, lastPause)
@@ -297,6 +322,14 @@ func (r *Runtime) reserveWithin(ctx context.Context, bytes uint64, tag core.Tag,
 	}
 }
 
+// headroom is what an admitted job leaves free beside its reservation.
+func (r *Runtime) headroom(o *jobOptions, surprise uint64) uint64 {
+	if o.least == 0 {
+		return 0
+	}
+	return r.surprises.headroom(surprise, r.budget.Limit())
+}
+
 // endWait is the end of a wait that was in vain. One that has others before it takes nothing.
 func (r *Runtime) endWait(ctx context.Context, place *line.Place, bytes uint64, tag core.Tag) (core.Claim, error) {
 	if err := ctx.Err(); err != nil {
@@ -307,10 +340,8 @@ func (r *Runtime) endWait(ctx context.Context, place *line.Place, bytes uint64, 
 		cancel()
 		return r.Reserve(over, bytes, tag)
 	}
-	err := fmt.Errorf("%w; %d reservations wait, some of them before this one", r.budget.Refuse(bytes, tag.OrUntagged()), r.line.Len())
-	r.refusals.Emit(ctx, oplog.Event{Op: oplog.OpRefusal, Layer: "job", Time: time.Now(), Ordinal: r.Ordinal(), Tag: tag.OrUntagged(),
-		Requested: bytes, Bytes: bytes, Span: core.SpanOf(ctx), Err: err})
-	return core.Claim{}, err
+	return core.Claim{}, r.refuseJob(ctx, tag, bytes,
+		fmt.Errorf("%w; %d reservations wait, some of them before this one", r.budget.Refuse(bytes, tag.OrUntagged()), r.line.Len()))
 }
 
 // room is what a reservation may have now.
@@ -342,7 +373,7 @@ func Alloc[T cuda.Element](j *Job, n int) (*cuda.Slice[T], error) {
 		return nil, err
 	}
 	s := j.state
-	slice, err := cuda.Alloc[T](s.ctx, s.memory, n, cuda.AllocOptions{Stream: j.on.lease.ID(), Tag: s.tag, Claim: s.claim.ID, Account: s.account})
+	slice, err := allocate[T](s, n, j.on.lease.ID())
 	if err != nil {
 		return nil, err
 	}
@@ -525,9 +556,7 @@ func (s *jobState) end() error {
 	for _, on := range s.streams {
 		errs = append(errs, twice(on.lease.Release))
 	}
-	if s.claim.ID != 0 {
-		errs = append(errs, twice(func() error { return s.rt.ReleaseClaim(ctx, s.claim.ID) }))
-	}
+	errs = append(errs, twice(func() error { return s.settle(ctx) }))
 	s.account.End()
 	return errors.Join(errs...)
 }

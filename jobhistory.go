@@ -61,6 +61,7 @@ func (r *Runtime) report(s *jobState, err error, returned bool) {
 		_ = r.core.Resource().ReapPending(s.ctx) // a failure shows in what comes next
 		j.account = s.account.Read()
 	}
+	r.learned.learn(s, a, returned && err == nil)
 	if !returned {
 		j.err = also(err, errAbandoned)
 	}

@@ -62,6 +62,9 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err := r.openDumps(cfg); err != nil {
 		return nil, errors.Join(err, r.unwind(ctx))
 	}
+	if err := r.openLearned(cfg); err != nil {
+		return nil, errors.Join(err, r.unwind(ctx))
+	}
 	r.openKernelLog(cfg)
 	r.reporter = r.newReporter(cfg)
 	r.onClose(r.closeKernelLog)

@@ -89,6 +89,8 @@ type Runtime struct {
 	health      *health.Watch
 	refusals    *findings.Refusals
 	line        line.Line // of jobs that wait for their reservation
+	surprises   surprises // of those that have theirs
+	learned     learned
 	jobSpans    telemetry.Jobs
 	jobHistory  jobHistory
 	// built is set when nothing of the above changes any more.

@@ -292,7 +292,20 @@ func (f *fit) predict(size [2]float64) Prediction {
 		low *= 1 - 0.5/float64(f.runs)
 	}
 	high := f.reserve(base)
-	return Prediction{Bytes: whole(math.Ceil(high)), Low: whole(min(low, high)), Runs: f.runs, Known: f.runs >= enough && beyond <= 1.5}
+	return Prediction{Bytes: whole(math.Ceil(high)), Low: whole(min(low, high)), High: whole(math.Ceil(max(2*high-base, f.reserve(f.step(base))))),
+		Runs: f.runs, Known: f.runs >= enough && beyond <= 1.5}
+}
+
+// step is the next step above a base of memory that grows in steps, or the base.
+func (f *fit) step(base float64) float64 {
+	if f.rule == upper {
+		for _, p := range f.envelope {
+			if p.peak > base*(1+2*slack) {
+				return p.peak
+			}
+		}
+	}
+	return base
 }
 
 // whole is a number of bytes that there can be.

@@ -44,6 +44,9 @@ type Prediction struct {
 	// Bytes is the upper end: more than that is needed by at most one job in a hundred of those
 	// that are known. Low is what the job needs at least. Both are 0 of a job that was never seen.
 	Bytes, Low uint64
+	// High is what one of those few needs, most often: the next step of memory that grows in steps, and else
+	// as much above Bytes as that is above what is expected.
+	High uint64
 	// Runs is how many runs it is learned from, at most 256: the last ones, and those since the
 	// job's memory has changed in a way that leaves earlier ones without a meaning.
 	Runs int

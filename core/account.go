@@ -36,6 +36,9 @@ type JobAccount struct {
 	// not live, as callers asked for them, for how long, from when they were reserved until they were given back.
 	Reserved          uint64
 	UnusedByteSeconds float64
+	// Predicted is what was learned from earlier jobs that this one would need, in bytes as callers ask for them: the upper
+	// end. 0 where too little was known.
+	Predicted uint64
 	// WaitedForMemory is how long a reservation and allocations waited for room, WaitedForStream how long the job
 	// waited for its stream. A wait counts when it is over.
 	WaitedForMemory, WaitedForStream time.Duration
@@ -87,12 +90,23 @@ func (a *Account) Note(change func(*JobAccount)) {
 	change(&a.noted)
 }
 
-// Reserve is for runtimes: so many bytes are reserved from now on, until [Account.End].
+// Reserve is for runtimes: so many bytes are reserved from now on, until [Account.Unreserve] or [Account.End].
 func (a *Account) Reserve(bytes uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.noted.Reserved, a.reserved, a.since = bytes, true, monotime.Now()
 	a.before = a.level.AreasAt(a.since)
+}
+
+// Unreserve is for runtimes: the reservation was given back.
+func (a *Account) Unreserve() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unreserve(monotime.Now())
+}
+
+func (a *Account) unreserve(now monotime.Instant) {
+	a.noted.UnusedByteSeconds, a.reserved = a.unused(now), false
 }
 
 // End is for runtimes: the job is over, and its reservation was given back.
@@ -103,8 +117,15 @@ func (a *Account) End() {
 		return
 	}
 	now := monotime.Now()
-	a.noted.Elapsed, a.noted.UnusedByteSeconds = now.Since(a.began), a.unused(now)
-	a.reserved, a.ended = false, true
+	a.unreserve(now)
+	a.noted.Elapsed, a.ended = now.Since(a.began), true
+}
+
+// Live is how many bytes are live now, as callers asked for them.
+func (a *Account) Live() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return uint64(a.level.Now.Requested)
 }
 
 // unused is what the open reservation comes to, or the last; a.mu must be held.

@@ -71,6 +71,9 @@ func (j *Job) End(name core.Tag, a *core.JobAccount, err error) {
 		number(AttrAllocatedBytes, a.Allocated.Bytes), number(AttrAllocatedBlocks, a.Allocated.Blocks),
 		nanoseconds(AttrWaitMemory, a.WaitedForMemory), nanoseconds(AttrWaitStream, a.WaitedForStream), nanoseconds(AttrWaitDevice, a.WaitedOnDevice),
 		number(AttrLaunches, a.Launches), number(AttrTimedLaunches, a.TimedLaunches))
+	if a.Predicted > 0 {
+		attrs = append(attrs, number(AttrPredicted, a.Predicted))
+	}
 	if a.Reserved > 0 {
 		attrs = append(attrs, number(AttrReserved, a.Reserved), AttrUnusedByteSeconds.Float64(a.UnusedByteSeconds))
 	}

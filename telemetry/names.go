@@ -133,13 +133,14 @@ const (
 	// AttrPeakRequested and AttrPeakBytes are the most that was live at once of a job, as asked for and with
 	// padding, AttrByteSeconds what it took of the memory in bytes times seconds, AttrAllocatedBytes and
 	// AttrAllocatedBlocks all that it allocated. AttrReserved is its reservation, and AttrUnusedByteSeconds what was
-	// not live of that.
+	// not live of that. AttrPredicted is what was learned that it would need.
 	AttrPeakRequested     attribute.Key = "gpumem.job.peak.requested"
 	AttrPeakBytes         attribute.Key = "gpumem.job.peak.bytes"
 	AttrByteSeconds       attribute.Key = "gpumem.job.byte_seconds"
 	AttrAllocatedBytes    attribute.Key = "gpumem.job.allocated.bytes"
 	AttrAllocatedBlocks   attribute.Key = "gpumem.job.allocated.blocks"
 	AttrReserved          attribute.Key = "gpumem.job.reserved"
+	AttrPredicted         attribute.Key = "gpumem.job.predicted"
 	AttrUnusedByteSeconds attribute.Key = "gpumem.job.unused_byte_seconds"
 	// AttrWaitMemory, AttrWaitStream and AttrWaitDevice are how long the job waited for room in the memory, for its
 	// stream, and on the device behind others' work; the last is of AttrTimedLaunches of AttrLaunches.

@@ -79,6 +79,10 @@ func (r *Resource) SetLimit(bytes uint64) {
 	r.ledger.tellRoom()
 }
 
+// Room is how many bytes of the limit are free, at least: what is pending, and what streams keep for their next
+// allocations, does not count. It does not block.
+func (r *Resource) Room() uint64 { return r.ledger.room(0) }
+
 // NotifyRoom has f called, from now on, each time when a reservation may fit that did not:
 // when bytes come back or will, or the limit is changed. nil ends that; a second f before is a
 // mistake. f must not block nor call the budget. Meanwhile streams keep no credit.

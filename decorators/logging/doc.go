@@ -83,7 +83,8 @@
 //	                     launch does (own) and how long it was held up (held_ns, -1 in the sum unattributed_ns)
 //	job          object  for job, whose time is when it began, requested and bytes its peak, and stream its first: bytes times seconds
 //	                     (requested_seconds, byte_seconds), all that it allocated (allocated_requested, allocated_bytes,
-//	                     allocated_blocks), its reservation and what was not live of that (reserved, unused_byte_seconds), its waits
+//	                     allocated_blocks), its reservation and what was not live of that (reserved, unused_byte_seconds), what it was
+//	                     known to need (predicted), its waits
 //	                     (waited_for_memory_ns, waited_for_stream_ns, waited_on_device_ns) and how many launches it made and
 //	                     were timed of them (launches, timed_launches)
 //	trace_id, span_id

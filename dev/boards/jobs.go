@@ -38,6 +38,16 @@ var jobs = Board{
 			Bad:     "Above a half: the reservation is twice what its jobs need, or they reserve long before they allocate.",
 			Do:      "Lower the reservation to the 99th percentile of \"Peak by job\".",
 			Queries: []Query{{Expr: largest(5, "tag", wasteOfJobs), Legend: "{{tag}}", Proof: moves("jobs", 0.1, "tag", "sort")}}},
+		{Title: "Jobs that needed more than predicted", Kind: TimeSeries, Unit: units.PercentUnit, Width: 12, None: "nothing was predicted",
+			Shows:   "Of the jobs of which it was known what they would need (fencepost.Shape, Admit), the share that needed more, by name: the five largest.",
+			Bad:     "Above 1 % for longer than a release takes to be learned: what the jobs need does not follow from their shape. Such a job takes what it lacks from the budget, and is refused where there is no room.",
+			Do:      "Name what the memory depends on with fencepost.Shape: two numbers at most, which grow with it. Its trace says what it needed.",
+			Queries: []Query{{Expr: largest(5, "tag", shortOfJobs), Legend: "{{tag}}", Proof: moves("predicted", 0.2, "tag", "batch")}}},
+		{Title: "Predicted and not needed", Kind: TimeSeries, Unit: units.PercentUnit, Width: 12, None: "nothing was predicted",
+			Shows:   "Share of the bytes that jobs were predicted to need, and did not, by name: the five largest.",
+			Bad:     "Above 15 %: jobs of one shape differ in what they need, and wait for memory that lies idle.",
+			Do:      "Name what the memory depends on with fencepost.Shape, or let jobs give back what they will not need (Job.Settle).",
+			Queries: []Query{{Expr: largest(5, "tag", overOfJobs), Legend: "{{tag}}", Proof: moves("predicted", 0.2, "tag", "report")}}},
 		{Row: "Who waits for whom?", Title: "Jobs at once, and what they wait for", Kind: TimeSeries, Unit: units.Short, Width: 12, None: "no job ended",
 			Shows: "How many jobs there are at a time, on average, and how many of them wait for memory, for a stream, and on the device behind other jobs.",
 			Bad:   "Most of the jobs wait for one of them: that is what the service lacks.",
@@ -82,6 +92,8 @@ const (
 	unused     = `sum by (tag) (rate(gpumem_job_unused_byte_seconds_total{@}[$__rate_interval]))`
 	// A name with which nothing is reserved is left out.
 	wasteOfJobs = unused + ` / ((` + unused + ` + sum by (tag) (rate(gpumem_job_byte_seconds_sum{@}[$__rate_interval]))) > 0) > 0`
+	shortOfJobs = `sum by (tag) (rate(gpumem_job_predictions_total{@, outcome="short"}[$__rate_interval])) / (sum by (tag) (rate(gpumem_job_predictions_total{@}[$__rate_interval])) > 0)`
+	overOfJobs  = `sum by (tag) (rate(gpumem_job_prediction_error_bytes_total{@, error="over"}[$__rate_interval])) / (sum by (tag) (rate(gpumem_job_predicted_bytes_total{@}[$__rate_interval])) > 0)`
 	jobsEnded   = `sum by (tag) (rate(gpumem_job_wait_seconds_count{@, for="stream"}[$__rate_interval])) > 0`
 )
 

@@ -50,6 +50,7 @@ var definitions = []Definition{
 	{t.AttrAllocatedBytes, attribute.INT64, bytes, "all that the job ever allocated, padding included"},
 	{t.AttrAllocatedBlocks, attribute.INT64, "", "in how many blocks"},
 	{t.AttrReserved, attribute.INT64, bytes, "the job's reservation"},
+	{t.AttrPredicted, attribute.INT64, bytes, "what earlier jobs said that it would need, as it asks for it"},
 	{t.AttrUnusedByteSeconds, attribute.FLOAT64, "By.s", "what was reserved and not live: bytes times seconds"},
 	{t.AttrWaitMemory, attribute.INT64, "ns", "how long the job waited for room, for its reservation and its allocations"},
 	{t.AttrWaitStream, attribute.INT64, "ns", "how long it waited for its stream"},

@@ -48,7 +48,7 @@ var rows = sayingTheirOperation([]Row{
 	{Operation: t.SpanJob, Target: t.AttrTag, When: "each job (Runtime.Do), from its wait for a reservation and a stream until all is given back", Parents: caller, Status: ErrorOnFailure, Events: refusal,
 		Attributes: slices.Concat(always(t.AttrDevice, t.AttrTag, t.AttrPeakRequested, t.AttrPeakBytes, t.AttrByteSeconds, t.AttrAllocatedBytes, t.AttrAllocatedBlocks,
 			t.AttrWaitMemory, t.AttrWaitStream, t.AttrWaitDevice, t.AttrLaunches, t.AttrTimedLaunches),
-			sometimes("it had a reservation", t.AttrReserved, t.AttrUnusedByteSeconds), []Attribute{onFailure()})},
+			sometimes("it had a reservation", t.AttrReserved, t.AttrUnusedByteSeconds), sometimes("it was known what it would need", t.AttrPredicted), []Attribute{onFailure()})},
 
 	{Operation: t.SpanAlloc, Target: t.AttrTag, Case: "granted", When: "each allocation", Parents: caller, Attributes: block},
 	{Operation: t.SpanAlloc, Target: t.AttrTag, Case: "failed", When: "each allocation that failed", Parents: caller, Status: Error, Events: refusal,

@@ -258,6 +258,12 @@ func (s *stack) jobs() {
 	}
 	s.refused(s.rt.Do(ctx, "twice", twice))
 	s.must(s.rt.Do(ctx, "reserves", func(*fencepost.Job) error { return nil }, fencepost.Reserve(4096, 0)))
+	for range 21 { // it is known after 20
+		s.must(s.rt.Do(ctx, "learned", func(j *fencepost.Job) error {
+			_, err := fencepost.Alloc[byte](j, 4096)
+			return err
+		}, fencepost.Admit()))
+	}
 	s.refused(s.rt.Do(ctx, "reserves", func(*fencepost.Job) error { return nil }, fencepost.Reserve(1<<40, 0)))
 }
 

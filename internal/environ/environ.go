@@ -32,6 +32,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged"},
 	{"FENCEPOST_PATIENCE", "Patience", "how long a request waits for memory that is freed and not passed by the device"},
 	{"FENCEPOST_RESERVE_PASSES", "ReservePasses", "jobs that may pass one that waits for a larger reservation"},
+	{"FENCEPOST_LEARNED", "LearnedFile", "file that keeps what jobs have needed, for Admit"},
 	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode"},
 	{"FENCEPOST_GUARD_POLICY", "GuardPolicy", "what follows a finding: report, refuse or stop"},
 	{"FENCEPOST_FAULTS", "Faults", "whether the driver's core dumps name faults of kernels: off or name"},

@@ -258,7 +258,7 @@ func deviceArgs(s *span) (name string, args object) {
 
 // jobArgs is a job's bill beside its peak.
 func jobArgs(j *core.JobAccount) object {
-	return object{"byte_seconds", j.ByteSeconds, "allocated_bytes", j.Allocated.Bytes, "allocated_blocks", j.Allocated.Blocks, "reserved", j.Reserved, "unused_byte_seconds", j.UnusedByteSeconds,
+	return object{"byte_seconds", j.ByteSeconds, "allocated_bytes", j.Allocated.Bytes, "allocated_blocks", j.Allocated.Blocks, "reserved", j.Reserved, "predicted", j.Predicted, "unused_byte_seconds", j.UnusedByteSeconds,
 		"waited_for_memory_ns", j.WaitedForMemory.Nanoseconds(), "waited_for_stream_ns", j.WaitedForStream.Nanoseconds(), "waited_on_device_ns", j.WaitedOnDevice.Nanoseconds(),
 		"launches", j.Launches, "timed_launches", j.TimedLaunches}
 }

@@ -32,6 +32,22 @@ type jobFigures struct {
 	forMemory, forStream amountHistogram
 	elapsed, onDevice    time.Duration
 	unused               float64
+	predictions          predictions
+}
+
+// predictions are of the jobs of which something was predicted.
+type predictions struct {
+	enough, short     uint64 // how many needed at most that, and more
+	bytes, over, lack uint64 // what was predicted, and by how much it was too much and too little
+}
+
+func (p *predictions) add(predicted, peak uint64) {
+	p.bytes += predicted
+	if peak > predicted {
+		p.short, p.lack = p.short+1, p.lack+peak-predicted
+	} else {
+		p.enough, p.over = p.enough+1, p.over+predicted-peak
+	}
 }
 
 // Ended counts a job that has ended. One that got no stream counts by its waits and its time alone;
@@ -48,6 +64,9 @@ func (j *Jobs) Ended(name core.Tag, a *core.JobAccount, ran bool, span core.Span
 	f.forStream.note(&waitGrid, a.WaitedForStream.Seconds(), x)
 	f.elapsed += a.Elapsed
 	f.unused += a.UnusedByteSeconds
+	if ran && a.Predicted > 0 {
+		f.predictions.add(a.Predicted, a.Requested)
+	}
 	if ran {
 		f.peak.note(&peakGrid, float64(a.Bytes), x)
 		f.area.note(&areaGrid, a.ByteSeconds, x)
@@ -108,7 +127,7 @@ func (j *Jobs) Snapshot() JobsSnapshot {
 	for name, f := range *all {
 		f.mu.Lock()
 		s.byName[name] = &jobFigures{since: f.since, peak: f.peak.clone(), area: f.area.clone(), forMemory: f.forMemory.clone(), forStream: f.forStream.clone(),
-			elapsed: f.elapsed, onDevice: f.onDevice, unused: f.unused}
+			elapsed: f.elapsed, onDevice: f.onDevice, unused: f.unused, predictions: f.predictions}
 		f.mu.Unlock()
 	}
 	return s
@@ -133,6 +152,24 @@ var jobMetrics = []family[JobsSnapshot]{
 	{counter("gpumem_job_unused_byte_seconds_total", "What jobs had reserved and not live, in bytes times seconds, by the job's name, which is its tag. Its increase over time is how many bytes are held for nothing.", "tag"),
 		func(s JobsSnapshot, out sender) {
 			s.each(func(name string, f *jobFigures) { out.send(f.unused, name) })
+		}},
+	{counter("gpumem_job_predictions_total", "Jobs of which it was known what they would need, by the job's name, which is its tag, and whether that was enough.", "tag", "outcome"),
+		func(s JobsSnapshot, out sender) {
+			s.each(func(name string, f *jobFigures) {
+				out.send(float64(f.predictions.enough), name, "enough")
+				out.send(float64(f.predictions.short), name, "short")
+			})
+		}},
+	{counter("gpumem_job_predicted_bytes_total", "Bytes that those jobs were predicted to need, as they ask for them, by the job's name, which is its tag.", "tag"),
+		func(s JobsSnapshot, out sender) {
+			s.each(func(name string, f *jobFigures) { out.send(float64(f.predictions.bytes), name) })
+		}},
+	{counter("gpumem_job_prediction_error_bytes_total", "By how many bytes the predictions were too high (over) and too low (under), by the job's name, which is its tag.", "tag", "error"),
+		func(s JobsSnapshot, out sender) {
+			s.each(func(name string, f *jobFigures) {
+				out.send(float64(f.predictions.over), name, "over")
+				out.send(float64(f.predictions.lack), name, "under")
+			})
 		}},
 	{histogram("gpumem_job_wait_seconds", "Time that each job waited for room in the memory, for its reservation and its allocations, and for its stream, by the job's name, which is its tag; jobs that waited in vain for their stream too. Classic and native, with exemplars.", "tag", "for"),
 		func(s JobsSnapshot, out sender) {

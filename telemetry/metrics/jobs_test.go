@@ -23,10 +23,10 @@ import (
 // jobs are two that ran, one of which waited, and one that got no stream.
 func jobs() metrics.JobsSnapshot {
 	var j metrics.Jobs
-	a := core.JobAccount{Peak: core.Peak{Bytes: 3 << 20, ByteSeconds: 5000, Elapsed: time.Second}, UnusedByteSeconds: 700, WaitedForMemory: 30 * time.Millisecond}
+	a := core.JobAccount{Predicted: 4 << 20, Peak: core.Peak{Requested: 3 << 20, Bytes: 3 << 20, ByteSeconds: 5000, Elapsed: time.Second}, UnusedByteSeconds: 700, WaitedForMemory: 30 * time.Millisecond}
 	j.Ended("sort", &a, true, core.SpanRef{})
-	j.Ended("join", &core.JobAccount{Peak: core.Peak{Bytes: 300, ByteSeconds: .5, Elapsed: time.Millisecond}}, true, core.SpanRef{})
-	j.Ended("join", &core.JobAccount{Peak: core.Peak{Elapsed: 2 * time.Second}, WaitedForStream: 2 * time.Second}, false, core.SpanRef{})
+	j.Ended("join", &core.JobAccount{Predicted: 200, Peak: core.Peak{Requested: 300, Bytes: 300, ByteSeconds: .5, Elapsed: time.Millisecond}}, true, core.SpanRef{})
+	j.Ended("join", &core.JobAccount{Predicted: 200, Peak: core.Peak{Elapsed: 2 * time.Second}, WaitedForStream: 2 * time.Second}, false, core.SpanRef{})
 	j.Done(&oplog.DeviceWork{Launch: 1, Weight: 250, Job: "join", HeldByOthers: 4 * time.Millisecond})
 	return j.Snapshot()
 }

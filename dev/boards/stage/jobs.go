@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/admit"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 )
@@ -46,6 +47,22 @@ var jobScenes = []scene{
 					_, err := fencepost.Download(j, shared)
 					return err
 				})
+			})
+		}
+	}},
+	// What is learned of two is forgotten after each, and wrong.
+	{name: "predicted", configure: func(p *player, cfg *fencepost.Config) { p.learned = new(admit.Model); cfg.Learned = p.learned }, act: func(s *steps) {
+		for name, needs := range map[string]int{"batch": 2 * mib, "report": mib / 4} {
+			s.loop(quick, func(s *steps) {
+				s.learned.Forget(name)
+				for range 40 {
+					s.learned.Observe(name, admit.Shape{}, mib)
+				}
+				s.job(name, func(j *fencepost.Job) error {
+					_, err := fencepost.Alloc[byte](j, needs)
+					time.Sleep(beat)
+					return err
+				}, fencepost.Admit())
 			})
 		}
 	}},

@@ -15,6 +15,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/admit"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
@@ -44,6 +45,7 @@ type player struct {
 	loops   sync.WaitGroup
 	mu      sync.Mutex
 	kept    []*cuda.Lease
+	learned *admit.Model  // of the jobs of a scene
 	unblock chan struct{} // closed at the end: ends writers that hang
 }
 

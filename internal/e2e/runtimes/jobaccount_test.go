@@ -308,6 +308,9 @@ func modelJobs(t *testing.T, seed uint64, backend fencepost.Backend, guard fence
 	}
 	limit, done := context.WithTimeout(t.Context(), 20*time.Second)
 	defer done()
+	// On a busy machine the times of some launches are lost.
+	lost := func() uint64 { return uint64(e2e.Scrape(t, rt)["gpumem_device_times_lost_total"]) }
+	var missing uint64
 	for _, worker := range all {
 		for _, m := range worker {
 			var got core.JobAccount
@@ -316,10 +319,11 @@ func modelJobs(t *testing.T, seed uint64, backend fencepost.Backend, guard fence
 			}
 			err := deadline.Poll(limit, func() (bool, error) {
 				got = m.job.Account()
-				return got.TimedLaunches == got.Launches, rt.ReapPending(limit)
+				return got.TimedLaunches == got.Launches || got.TimedLaunches+lost() >= got.Launches, rt.ReapPending(limit)
 			})
+			missing += got.Launches - got.TimedLaunches
 			held, launches := m.heldByOthers(log.done)
-			if err != nil || launches != got.Launches || got.WaitedOnDevice != held {
+			if err != nil || launches != got.TimedLaunches || missing > lost() || got.WaitedOnDevice != held {
 				t.Errorf("seed %d: the device held the job up for %v in %d launches, and it has %+v, %v", seed, held, launches, got, err)
 			}
 		}

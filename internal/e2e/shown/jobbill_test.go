@@ -96,6 +96,7 @@ func TestAJobsBillIsTheSameEverywhere(t *testing.T) {
 		"gpumem_job_peak_bytes": float64(want.Bytes), "gpumem_job_byte_seconds": want.ByteSeconds, "gpumem_job_unused_byte_seconds_total": want.UnusedByteSeconds,
 		"gpumem_job_wait_seconds":              want.WaitedForMemory.Seconds() + want.WaitedForStream.Seconds(),
 		"gpumem_job_device_wait_seconds_total": want.WaitedOnDevice.Seconds(), "gpumem_job_seconds_total": want.Elapsed.Seconds(),
+		"gpumem_job_predictions_total": 0, "gpumem_job_predicted_bytes_total": 0, "gpumem_job_prediction_error_bytes_total": 0,
 	}, sums); diff != "" {
 		t.Errorf("the metrics (-want +got): %s", diff)
 	}

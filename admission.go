@@ -1,0 +1,257 @@
+package fencepost
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/fencepost-gpu/fencepost/admit"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/cuda"
+)
+
+// Admit reserves for a job, before it begins, what the last jobs of its name and [Shape] have needed: the upper end of what
+// [Config].Learned predicts, of the most bytes that were live at once as they were asked for. The job waits for them as
+// with [Reserve], in the same line, until its context ends. What it turns out to need is learned when it has ended without
+// an error, or needed more.
+//
+// A job that needs more than that takes it from the budget, if there is room, and is refused otherwise: room is kept for the one of
+// those inside that may need the most beyond its reservation. It never waits
+// for memory while it has some, so that no two jobs wait for each other. What it will not need it may give back; see [Job.Settle].
+//
+// A job of which nothing is known runs without a reservation, or with that of [Reserve], which is a first guess then: Reserve's
+// bytes count until something is known, and its bound on the wait for good. If even the lower end of what is
+// predicted is more than the budget's limit the job is refused with a [admit.NeverFitsError] and a
+// [core.OutOfBudgetError]. If only the upper end is more than will come free, because no other job holds a reservation,
+// it gets what there is: so a job that allocates for ever should give its reservation back when it has what it needs.
+func Admit() JobOption { return func(o *jobOptions) { o.admit = true } }
+
+// Shape says a number that the memory of a job depends on, such as its rows, for [Admit]; without that it is
+// learned what jobs of this shape need, and nothing else. A job has at most two. The name comes from a small fixed
+// set, and a negative number counts as zero.
+func Shape(name string, n int) JobOption {
+	return func(o *jobOptions) {
+		switch o.dimensions++; o.dimensions {
+		case 1:
+			o.shape = admit.ShapeOf(name, n)
+		case 2:
+			o.shape = o.shape.And(name, n)
+		}
+	}
+}
+
+// forecast is what is known of a job before it begins.
+type forecast struct {
+	shape admit.Shape
+	admit.Prediction
+	// admitted: the job may take from the budget what it needs beyond its reservation.
+	admitted bool
+}
+
+// surprise is how much more than predicted the job may need.
+func (f *forecast) surprise() uint64 {
+	if f == nil || !f.admitted {
+		return 0
+	}
+	return f.High - min(f.High, f.Bytes)
+}
+
+// surprises are those of the jobs that were admitted and have a reservation. Few jobs need more than was predicted, so that
+// room is kept free for the largest of them alone.
+type surprises struct {
+	mu  sync.Mutex
+	all []uint64 // ascending
+}
+
+func (u *surprises) add(bytes uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	at, _ := slices.BinarySearch(u.all, bytes)
+	u.all = slices.Insert(u.all, at, bytes)
+}
+
+func (u *surprises) remove(bytes uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if at, ok := slices.BinarySearch(u.all, bytes); ok {
+		u.all = slices.Delete(u.all, at, at+1)
+	}
+}
+
+// none reports whether no job has a reservation.
+func (u *surprises) none() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.all) == 0
+}
+
+// headroom is what is to be kept free beside a job with that surprise, which is at most a quarter of the limit.
+func (u *surprises) headroom(bytes, limit uint64) uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if n := len(u.all); n > 0 {
+		bytes = max(bytes, u.all[n-1])
+	}
+	return min(bytes, limit/4)
+}
+
+// foresee looks up what the job will need, and turns that into a reservation.
+func (r *Runtime) foresee(s *jobState, o *jobOptions) error {
+	if o.dimensions > 2 {
+		return &core.InvalidRequestError{Op: "Do", Field: "Shape", Reason: fmt.Sprintf("%d of them: a job has at most two; multiply those that grow together", o.dimensions)}
+	}
+	f := &forecast{o.shape, r.learned.model.Predict(string(s.tag), o.shape), o.admit}
+	s.forecast = f
+	if f.Known {
+		s.account.Note(func(a *core.JobAccount) { a.Predicted = f.Bytes })
+	}
+	if !o.admit || f.Runs == 0 {
+		return nil
+	}
+	limit := r.budget.Limit()
+	if f.Low > limit {
+		never := &admit.NeverFitsError{Job: string(s.tag.OrUntagged()), Shape: f.shape, Needs: f.Low, Limit: limit, Runs: f.Runs}
+		return r.refuseJob(s.ctx, s.tag, f.Low, fmt.Errorf("%w: %w", never, r.budget.Refuse(f.Low, s.tag.OrUntagged())))
+	}
+	if !o.reserve {
+		o.wait = math.MaxInt64
+	}
+	o.reserve, o.least, o.bytes = true, max(1, f.Low), min(f.Bytes, limit)
+	return nil
+}
+
+// refuseJob tells the log that a job is refused its reservation.
+func (r *Runtime) refuseJob(ctx context.Context, tag core.Tag, bytes uint64, err error) error {
+	r.refusals.Emit(ctx, oplog.Event{Op: oplog.OpRefusal, Layer: "job", Time: time.Now(), Ordinal: r.Ordinal(), Tag: tag.OrUntagged(),
+		Requested: bytes, Bytes: bytes, Span: core.SpanOf(ctx), Err: err})
+	return err
+}
+
+// Settle gives back what is left of the job's reservation, for other jobs: the job has allocated what it needs, or most of it. What it
+// frees from then on does not return to it, and what it allocates comes from the rest of the budget. Without a reservation it does
+// nothing. Errors are those of every call of a job, see [Alloc]. It does not block.
+func (j *Job) Settle() error {
+	if err := j.check("Job.Settle"); err != nil {
+		return err
+	}
+	return j.state.settle(j.state.ctx)
+}
+
+// settle may be called again after an error.
+func (s *jobState) settle(ctx context.Context) error {
+	if s.claim.ID == 0 {
+		return nil
+	}
+	if err := s.rt.ReleaseClaim(ctx, s.claim.ID); err != nil {
+		return err
+	}
+	s.claim = core.Claim{}
+	s.account.Unreserve()
+	s.owner.surprises.remove(s.forecast.surprise())
+	s.owner.line.Wake() // the release did not, if nothing was left
+	return nil
+}
+
+// allocate allocates from the job's reservation, or beyond that from the rest of the budget if the job was admitted.
+func allocate[T cuda.Element](s *jobState, n int, on core.StreamID) (*cuda.Slice[T], error) {
+	options := cuda.AllocOptions{Stream: on, Tag: s.tag, Claim: s.claim.ID, Account: s.account}
+	if s.claim.ID == 0 || s.forecast == nil || !s.forecast.admitted {
+		return cuda.Alloc[T](s.ctx, s.memory, n, options)
+	}
+	var of T
+	bytes, reserved := uint64(max(n, 0))*uint64(unsafe.Sizeof(of)), s.claim.Bytes
+	beyond := func() (*cuda.Slice[T], error) {
+		if s.owner.room(s.ctx).bytes < bytes { // together with what is left of the reservation it may do
+			if err := s.settle(s.ctx); err != nil {
+				return nil, err
+			}
+		}
+		options.Claim = 0
+		slice, err := cuda.Alloc[T](s.ctx, s.memory, n, options)
+		if errors.Is(err, core.ErrOutOfBudget) {
+			err = fmt.Errorf("the job %q needs more than the %d bytes that were reserved for it, and there is no room for that: %w", s.tag.OrUntagged(), reserved, err)
+		}
+		return slice, err
+	}
+	if s.account.Live()+bytes > reserved {
+		return beyond()
+	}
+	slice, err := cuda.Alloc[T](s.ctx, s.memory, n, options)
+	if errors.Is(err, core.ErrClaimExceeded) { // what was freed on a fork's stream is not back yet
+		return beyond()
+	}
+	return slice, err
+}
+
+// learned is what is known of jobs, and where that is kept.
+type learned struct {
+	model   *admit.Model
+	file    string
+	logger  *slog.Logger
+	changed atomic.Bool
+}
+
+// openLearned reads the file, if there is one. One that is damaged is told of, and written anew.
+func (r *Runtime) openLearned(cfg Config) error {
+	l := &r.learned
+	l.model, l.file, l.logger = cfg.Learned, cfg.LearnedFile, cmp.Or(cfg.Findings.Logger, slog.Default())
+	if l.file != "" && l.model == nil {
+		model, err := admit.Load(l.file)
+		switch {
+		case errors.Is(err, admit.ErrModelFile):
+			l.logger.Warn("fencepost: what jobs need is learned anew", "error", err)
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return invalid("LearnedFile", err.Error())
+		}
+		l.model = model
+	}
+	if l.model == nil {
+		l.model = new(admit.Model)
+	}
+	if l.file == "" {
+		return nil
+	}
+	r.onClose(func(context.Context) error { return l.save() })
+	if cfg.inBackground() {
+		r.onClose(every(time.Minute, func(time.Time) {
+			if err := l.save(); err != nil {
+				l.logger.Warn("fencepost: what jobs need could not be saved", "error", err)
+			}
+		}))
+	}
+	return nil
+}
+
+// save writes the file, if something was learned since it was written.
+func (l *learned) save() error {
+	if !l.changed.Swap(false) {
+		return nil
+	}
+	err := l.model.Save(l.file)
+	if err != nil {
+		l.changed.Store(true)
+	}
+	return err
+}
+
+// learn learns from a job that has ended. One that was broken off may have needed more than it had.
+func (l *learned) learn(s *jobState, a *core.JobAccount, whole bool) {
+	f := s.forecast
+	if f == nil || a.Requested == 0 || !whole && (f.Runs == 0 || a.Requested <= f.Bytes) {
+		return
+	}
+	l.model.Observe(string(s.tag), f.shape, a.Requested)
+	if !l.changed.Load() {
+		l.changed.Store(true)
+	}
+}

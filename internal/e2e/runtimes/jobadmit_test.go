@@ -1,0 +1,425 @@
+package runtimes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/admit"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+)
+
+// needing is work that has so many bytes live at once, in two blocks.
+func needing(bytes int) func(*fencepost.Job) error {
+	return func(j *fencepost.Job) error {
+		for _, n := range []int{bytes / 3, bytes - bytes/3} {
+			if _, err := fencepost.Alloc[byte](j, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// taught is a runtime that knows jobs of the name "sort", which need ten bytes a row.
+func taught(t *testing.T, cfg fencepost.Config) *fencepost.Runtime {
+	t.Helper()
+	cfg.Guard, cfg.Learned = "off", new(admit.Model)
+	for rows := 100; rows <= 4000; rows += 100 {
+		cfg.Learned.Observe("sort", admit.ShapeOf("rows", rows), uint64(10*rows))
+	}
+	return e2e.Open(t, cfg)
+}
+
+func rows(n int) fencepost.JobOption { return fencepost.Shape("rows", n) }
+
+func TestAJobIsReservedWhatItsLikeHaveNeeded(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Budget: 1 << 20, Guard: "off"})
+	for i := range 60 {
+		n, options := 100+i*50, []fencepost.JobOption{rows(100 + i*50)}
+		if i >= 10 { // before, it is measured only
+			options = append(options, fencepost.Admit())
+		}
+		var account core.JobAccount
+		e2e.Succeed(t, "a job", rt.Do(t.Context(), "sort", func(j *fencepost.Job) error {
+			account = j.Account()
+			if claimed := rt.Stats().Claimed; claimed != account.Reserved || (claimed > 0) != (i >= 10) {
+				t.Errorf("job %d: %d bytes are claimed, %d are reserved", i, claimed, account.Reserved)
+			}
+			return needing(10 * n)(j)
+		}, options...))
+		needs := uint64(10 * n)
+		if i > 20 && (account.Predicted != account.Reserved || account.Reserved < needs || account.Reserved > needs+needs/7) {
+			t.Errorf("job %d needs %d bytes: %d were predicted, %d reserved", i, needs, account.Predicted, account.Reserved)
+		}
+	}
+	nothingIsHeld(t, rt)
+}
+
+func TestAnAdmittedJobTakesWhatItNeedsBeyondFromTheBudget(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 40_000})
+	e2e.Succeed(t, "with room", rt.Do(t.Context(), "sort", needing(30_000), rows(1000), fencepost.Admit()))
+	held := e2e.Allocate(t, rt, 20_000, core.DefaultStream, "index")
+	err := rt.Do(t.Context(), "sort", needing(30_000), rows(1000), fencepost.Admit())
+	if short, ok := errors.AsType[*core.OutOfBudgetError](err); !ok || short.Holders[0].Tag != "index" || !strings.Contains(err.Error(), `"sort" needs more than the`) {
+		t.Errorf("without: %v", err)
+	}
+	e2e.Free(t, rt, held)
+	if n := rt.Stats().Refusals; n != 1 {
+		t.Errorf("%d refusals were counted, and one was told", n)
+	}
+	nothingIsHeld(t, rt)
+}
+
+func TestAJobThatNeverFitsIsToldSo(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 20_000})
+	err := rt.Do(t.Context(), "sort", nothing, rows(4000), fencepost.Admit())
+	never, ok := errors.AsType[*admit.NeverFitsError](err)
+	if !ok || !errors.Is(err, core.ErrOutOfBudget) || never.Limit != 20_000 || never.Needs <= 20_000 || rt.Stats().Refusals != 1 {
+		t.Errorf("%v, %d refusals", err, rt.Stats().Refusals)
+	}
+	expect.Error(t, rt.Do(t.Context(), "sort", nothing, rows(1), fencepost.Shape("b", 1), fencepost.Shape("c", 1)), core.ErrInvalidRequest, "three numbers")
+	nothingIsHeld(t, rt)
+}
+
+// What is there for long is in the way of the upper end of what a job needs, and not of the job.
+func TestAJobAloneGetsWhatThereIs(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 15_000})
+	held := e2e.Allocate(t, rt, 5000, core.DefaultStream, "weights")
+	e2e.Succeed(t, "the job", rt.Do(t.Context(), "sort", func(j *fencepost.Job) error {
+		if a := j.Account(); a.Reserved != 10_000 || a.Predicted <= 10_000 {
+			t.Errorf("reserved: %+v", a)
+		}
+		return needing(10_000)(j)
+	}, rows(1000), fencepost.Admit()))
+	e2e.Free(t, rt, held)
+	nothingIsHeld(t, rt)
+}
+
+// The first waits for all that it may need while others hold a reservation, even one that is spent.
+func TestAnAdmittedJobWaitsForOthersReservations(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 15_000})
+	inside, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+	go func() {
+		done <- rt.Do(context.Background(), "holder", func(j *fencepost.Job) error {
+			err := needing(5000)(j)
+			close(inside)
+			<-goOn
+			return err
+		}, fencepost.Reserve(5000, 0))
+	}()
+	<-inside
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { done <- rt.Do(ctx, "sort", nothing, rows(1000), fencepost.Admit()) }()
+	for rt.Waiting() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	expect.Error(t, <-done, context.Canceled, "one that gives up")
+	go func() { done <- rt.Do(context.Background(), "sort", needing(10_000), rows(1000), fencepost.Admit()) }()
+	for rt.Waiting() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	close(goOn)
+	must.Do(t, <-done, <-done)
+	nothingIsHeld(t, rt)
+}
+
+func TestAJobGivesBackWhatItWillNotNeed(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 40_000})
+	var job *fencepost.Job
+	e2e.Succeed(t, "the job", rt.Do(t.Context(), "sort", func(j *fencepost.Job) error {
+		job = j
+		err := needing(500)(j)
+		must.Do(t, err, j.Settle(), j.Settle())
+		if st := rt.Stats(); st.Claims != 0 || st.Charged > 1024 {
+			t.Errorf("settled: %d claims, %d bytes charged", st.Claims, st.Charged)
+		}
+		return needing(20_000)(j)
+	}, rows(1000), fencepost.Admit()))
+	if a := job.Account(); a.Reserved < 10_000 || a.Requested != 20_500 {
+		t.Errorf("the account: %+v", a)
+	}
+	expect.Error(t, job.Settle(), core.ErrStreamMisuse, "after its end")
+	var none *fencepost.Job
+	expect.Error(t, none.Settle(), core.ErrInvalidRequest, "of nil")
+	nothingIsHeld(t, rt)
+}
+
+func TestAReservationIsTheGuessUntilSomethingIsKnown(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Budget: 40_000, Guard: "off"})
+	for want := range []int{0, 1} {
+		e2e.Succeed(t, "the job", rt.Do(t.Context(), "sort", func(j *fencepost.Job) error {
+			if got := j.Account().Reserved; (got == 12_345) != (want == 0) {
+				t.Errorf("run %d: %d bytes are reserved", want, got)
+			}
+			return needing(5000)(j)
+		}, fencepost.Reserve(12_345, 0), fencepost.Admit()))
+	}
+	nothingIsHeld(t, rt)
+}
+
+// A job that was broken off teaches only what it needed beyond what was known.
+func TestAJobThatWasBrokenOffIsNoLesson(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 1 << 20})
+	failing := func(bytes int) func(*fencepost.Job) error {
+		return func(j *fencepost.Job) error {
+			must.Do(t, needing(bytes)(j))
+			return errors.New("broken off")
+		}
+	}
+	predicted := func(name string) (bytes uint64) {
+		e2e.Succeed(t, "a look", rt.Do(t.Context(), name, func(j *fencepost.Job) error {
+			bytes = j.Account().Reserved
+			return nil
+		}, rows(1000), fencepost.Admit()))
+		return bytes
+	}
+	before := predicted("sort")
+	for range 30 {
+		_ = rt.Do(t.Context(), "sort", failing(10), rows(1000), fencepost.Admit())
+		_ = rt.Do(t.Context(), "unknown", failing(10), rows(1000), fencepost.Admit())
+	}
+	if after := predicted("sort"); after != before || predicted("unknown") != 0 {
+		t.Errorf("after broken jobs %d bytes are reserved, before %d; of an unknown one %d", after, before, predicted("unknown"))
+	}
+	for range 30 {
+		_ = rt.Do(t.Context(), "sort", failing(20_000), rows(1000), fencepost.Admit())
+	}
+	if after := predicted("sort"); after < 20_000 {
+		t.Errorf("after 30 that needed 20000 bytes %d are reserved", after)
+	}
+	nothingIsHeld(t, rt)
+}
+
+func TestWhatJobsNeedIsKeptInAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "learned")
+	reserved := func(cfg fencepost.Config) (bytes uint64) {
+		cfg.Budget, cfg.Guard = 1<<20, "off"
+		rt := must.Get(fencepost.Open(t.Context(), cfg))(t)
+		for range 30 {
+			e2e.Succeed(t, "a job", rt.Do(t.Context(), "sort", func(j *fencepost.Job) error {
+				if bytes == 0 {
+					bytes = j.Account().Reserved + 1
+				}
+				return needing(5000)(j)
+			}, fencepost.Admit()))
+		}
+		_, err := rt.Close(t.Context())
+		e2e.Succeed(t, "closing", err)
+		return bytes - 1
+	}
+	logger, text := e2e.LogOf()
+	cfg := fencepost.Config{Device: fencepost.Sim, LearnedFile: file}
+	cfg.Findings.Logger = logger
+	if got := reserved(cfg); got != 0 {
+		t.Errorf("the first job ever is reserved %d bytes", got)
+	}
+	t.Setenv("FENCEPOST_LEARNED", file)
+	if got := reserved(fencepost.Config{Device: fencepost.Sim}); got < 5000 {
+		t.Errorf("after a restart %d bytes are reserved", got)
+	}
+	must.Do(t, os.WriteFile(file, []byte("damaged"), 0o600))
+	if got := reserved(cfg); got != 0 || !strings.Contains(text.String(), "learned anew") {
+		t.Errorf("of a damaged file %d bytes are reserved; it says %q", got, text)
+	}
+	if got := reserved(cfg); got < 5000 {
+		t.Errorf("after that %d bytes are reserved", got)
+	}
+	t.Setenv("FENCEPOST_LEARNED", t.TempDir())
+	_, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim})
+	expect.Error(t, err, core.ErrInvalidRequest, "a folder")
+}
+
+// TestAdmissionHammer runs jobs of all kinds side by side, of which some are cancelled, panic, fork, settle or need too
+// much: all end, none holds anything, and an account says what its job needed.
+func TestAdmissionHammer(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 60_000, ReservePasses: 3})
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	var workers sync.WaitGroup
+	for g := range 8 {
+		workers.Go(func() {
+			rng := rand.New(rand.NewPCG(seed, uint64(g)))
+			for range 60 {
+				n := 100 + rng.IntN(3000)
+				ctx, cancel := context.WithCancel(context.Background())
+				if rng.IntN(4) == 0 {
+					time.AfterFunc(time.Duration(rng.IntN(2000))*time.Microsecond, cancel)
+				}
+				needs, kind := 10*n, rng.IntN(8)
+				if kind == 0 {
+					needs *= 2
+				}
+				options := []fencepost.JobOption{rows(n), fencepost.Admit()}
+				if kind == 1 {
+					options = []fencepost.JobOption{fencepost.Reserve(uint64(needs), time.Second)}
+				}
+				err := admittedLife(ctx, rt, kind, needs, options)
+				for _, expected := range []error{core.ErrOutOfBudget, context.Canceled} {
+					if errors.Is(err, expected) {
+						err = nil
+					}
+				}
+				expect.Success(t, err)
+				cancel()
+			}
+		})
+	}
+	workers.Wait()
+	nothingIsHeld(t, rt)
+}
+
+func admittedLife(ctx context.Context, rt *fencepost.Runtime, kind, needs int, options []fencepost.JobOption) (err error) {
+	defer func() {
+		if recover() != nil && kind != 2 {
+			err = errors.New("a job panicked")
+		}
+	}()
+	return rt.Do(ctx, "sort", func(j *fencepost.Job) error {
+		if kind == 3 {
+			fork, err := j.Fork()
+			if err != nil {
+				return err
+			}
+			j = fork
+		}
+		if err := needing(needs)(j); err != nil {
+			return err
+		}
+		if a := j.Account(); a.Requested != uint64(needs) {
+			return fmt.Errorf("the account has %d bytes of %d", a.Requested, needs)
+		}
+		switch kind {
+		case 2:
+			panic("a job")
+		case 4:
+			return j.Settle()
+		}
+		return nil
+	}, options...)
+}
+
+// kinds are jobs of a service: their names, and what they need by rows and columns.
+var kinds = map[string]func(rows, columns int) int{
+	"sort": func(rows, _ int) int { return 16 * rows },
+	"join": func(rows, columns int) int { return 4096 + 8*rows + rows*columns/16 },
+	"steps": func(rows, columns int) int {
+		n := 1 << 12
+		for n < 8*rows+4*columns {
+			n *= 2
+		}
+		return n
+	},
+}
+
+// service is what came of its jobs, in simulated time.
+type service struct {
+	peak   uint64
+	failed int // of those after the first 20 of a kind
+	under  int // that needed more than was predicted, of those that were known
+	known  int
+	over   float64 // bytes reserved beyond what was needed, as a part of that
+	took   time.Duration
+	waits  []time.Duration
+}
+
+// serve runs the jobs of 16 workers on a simulated device with so many bytes of budget, at most so many at once.
+func serve(t *testing.T, budget uint64, most int, options ...fencepost.JobOption) (s service) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := fencepost.Config{Budget: budget, Guard: "off", ReservePasses: 8, TimeOneIn: -1, Streams: 32}
+		cfg.Pool.ReapInterval, cfg.Async.ReapInterval = -1, -1
+		rt := e2e.Open(t, cfg)
+		slots := make(chan struct{}, most)
+		var mu sync.Mutex
+		var workers sync.WaitGroup
+		ended := map[string]int{}
+		var reserved, needed float64
+		begin := time.Now()
+		for worker := range 16 {
+			workers.Go(func() {
+				rng := rand.New(rand.NewPCG(uint64(worker), 37))
+				for range 60 {
+					name := []string{"join", "sort", "steps"}[rng.IntN(3)]
+					rows, columns := 1000+rng.IntN(9000), rng.IntN(2000)
+					needs := int(float64(kinds[name](rows, columns)) * (1 + rng.Float64()/50))
+					took := 2*time.Millisecond + time.Duration(needs/10)*time.Nanosecond*1000
+					slots <- struct{}{}
+					asked := time.Now()
+					var job *fencepost.Job
+					var waited time.Duration
+					err := rt.Do(t.Context(), name, func(j *fencepost.Job) error {
+						job, waited = j, time.Since(asked)
+						for _, part := range []int{needs / 3, needs - needs/3} {
+							if _, err := fencepost.Alloc[byte](j, part); err != nil {
+								return err
+							}
+							time.Sleep(took / 2)
+						}
+						return nil
+					}, append(options, fencepost.Shape("rows", rows), fencepost.Shape("columns", columns))...)
+					<-slots
+					mu.Lock()
+					if a := job.Account(); a.Predicted > 0 && len(options) > 0 {
+						s.known++
+						reserved, needed = reserved+float64(a.Reserved), needed+float64(needs)
+						if a.Predicted < uint64(needs) {
+							s.under++
+						}
+					}
+					if ended[name]++; err != nil && ended[name] > 20 {
+						s.failed++
+					}
+					s.waits = append(s.waits, waited)
+					mu.Unlock()
+				}
+			})
+		}
+		workers.Wait()
+		s.took, s.peak, s.over = time.Since(begin), rt.Stats().PeakRequested, reserved/max(1, needed)-1
+		slices.Sort(s.waits)
+	})
+	return s
+}
+
+// TestAServiceWithAdmissionRunsAsFastAsWithTheBestSemaphore has a quarter, a half and three quarters of the memory that all
+// jobs at once take. The best semaphore is found by trying them, and knows the jobs; Admit learns.
+func TestAServiceWithAdmissionRunsAsFastAsWithTheBestSemaphore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs a service some thirty times")
+	}
+	all := serve(t, 1<<30, 16)
+	for _, share := range []uint64{25, 50, 75} {
+		budget := all.peak * share / 100
+		best := service{took: 1 << 62}
+		for most := 1; most <= 16; most++ {
+			if s := serve(t, budget, most); s.failed == 0 && s.took < best.took {
+				best = s
+			}
+		}
+		s := service{took: 1 << 62}
+		for range 3 { // of the semaphores the luckiest order of 16 counts
+			if now := serve(t, budget, 16, fencepost.Admit()); s.failed == 0 && (now.failed > 0 || now.took < s.took) {
+				s = now
+			}
+		}
+		t.Logf("%d %% of %d KiB: %v with admission, %d fail, %d of %d under, %.3f over, 99 %% wait less than %v; %v with the best semaphore; without either %d fail",
+			share, all.peak>>10, s.took, s.failed, s.under, s.known, s.over, s.waits[len(s.waits)*99/100], best.took, serve(t, budget, 16).failed)
+		if s.failed > 0 || s.took*9 > best.took*10 || s.under*100 > s.known || s.over > .15 {
+			t.Errorf("with %d %%: %d failed, %d of %d were under-reserved, %.3f over-reserved, and it took %v where the best semaphore takes %v", share, s.failed, s.under, s.known, s.over, s.took, best.took)
+		}
+	}
+}
