@@ -29,8 +29,9 @@ import (
 // those inside that may need the most beyond its reservation. It never waits
 // for memory while it has some, so that no two jobs wait for each other. What it will not need it may give back; see [Job.Settle].
 //
-// A job of which nothing is known runs without a reservation, or with that of [Reserve], which is a first guess then: Reserve's
-// bytes count until something is known, and its bound on the wait for good. If even the lower end of what is
+// A job of which nothing is known has no reservation, and runs while no other admitted job does: those wait until it has
+// ended. With [Reserve] it has a first guess instead: Reserve's bytes count until something is known, and its bound on the wait
+// for good. A job that is admitted from within another one may wait for that. If even the lower end of what is
 // predicted is more than the budget's limit the job is refused with a [admit.NeverFitsError] and a
 // [core.OutOfBudgetError]. If only the upper end is more than will come free, because no other job holds a reservation,
 // it gets what there is: so a job that allocates for ever should give its reservation back when it has what it needs.
@@ -54,8 +55,8 @@ func Shape(name string, n int) JobOption {
 type forecast struct {
 	shape admit.Shape
 	admit.Prediction
-	// admitted: the job may take from the budget what it needs beyond its reservation.
-	admitted bool
+	// admitted: the job may take from the budget what it needs beyond its reservation. entered: it counts as inside.
+	admitted, entered bool
 }
 
 // surprise is how much more than predicted the job may need.
@@ -66,43 +67,69 @@ func (f *forecast) surprise() uint64 {
 	return f.High - min(f.High, f.Bytes)
 }
 
-// surprises are those of the jobs that were admitted and have a reservation. Few jobs need more than was predicted, so that
-// room is kept free for the largest of them alone.
-type surprises struct {
-	mu  sync.Mutex
-	all []uint64 // ascending
+// inside are the jobs that have a reservation, or were admitted.
+type inside struct {
+	mu sync.Mutex
+	// surprises are those of the jobs with a reservation, ascending: 0 of one that was not admitted. Few jobs need
+	// more than was predicted, so that room is kept free for the largest alone.
+	surprises []uint64
+	// admitted are how many were; alone: nothing is known of the one that was.
+	admitted int
+	alone    bool
 }
 
-func (u *surprises) add(bytes uint64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	at, _ := slices.BinarySearch(u.all, bytes)
-	u.all = slices.Insert(u.all, at, bytes)
+// holds notes that a job has a reservation.
+func (in *inside) holds(surprise uint64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	at, _ := slices.BinarySearch(in.surprises, surprise)
+	in.surprises = slices.Insert(in.surprises, at, surprise)
 }
 
-func (u *surprises) remove(bytes uint64) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if at, ok := slices.BinarySearch(u.all, bytes); ok {
-		u.all = slices.Delete(u.all, at, at+1)
+// releases notes that a job has none any more.
+func (in *inside) releases(surprise uint64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if at, ok := slices.BinarySearch(in.surprises, surprise); ok {
+		in.surprises = slices.Delete(in.surprises, at, at+1)
 	}
 }
 
-// none reports whether no job has a reservation.
-func (u *surprises) none() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return len(u.all) == 0
+// noneHolds reports whether no job has a reservation.
+func (in *inside) noneHolds() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.surprises) == 0
 }
 
-// headroom is what is to be kept free beside a job with that surprise, which is at most a quarter of the limit.
-func (u *surprises) headroom(bytes, limit uint64) uint64 {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if n := len(u.all); n > 0 {
-		bytes = max(bytes, u.all[n-1])
+// headroom is what is to be kept free beside an admitted job with that surprise: a quarter of the limit at most. It is false
+// while the job may not come in.
+func (in *inside) headroom(surprise, limit uint64) (bytes uint64, ok bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if n := len(in.surprises); n > 0 {
+		surprise = max(surprise, in.surprises[n-1])
 	}
-	return min(bytes, limit/4)
+	return min(surprise, limit/4), !in.alone
+}
+
+// enter lets an admitted job in, one of which nothing is known only if no other is inside.
+func (in *inside) enter(known bool) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.alone || !known && in.admitted > 0 {
+		return false
+	}
+	in.admitted++
+	in.alone = !known
+	return true
+}
+
+func (in *inside) leave() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.admitted--
+	in.alone = false
 }
 
 // foresee looks up what the job will need, and turns that into a reservation.
@@ -110,12 +137,25 @@ func (r *Runtime) foresee(s *jobState, o *jobOptions) error {
 	if o.dimensions > 2 {
 		return &core.InvalidRequestError{Op: "Do", Field: "Shape", Reason: fmt.Sprintf("%d of them: a job has at most two; multiply those that grow together", o.dimensions)}
 	}
-	f := &forecast{o.shape, r.learned.model.Predict(string(s.tag), o.shape), o.admit}
+	f := &forecast{shape: o.shape, admitted: o.admit}
 	s.forecast = f
+	return r.predict(s, o)
+}
+
+// predict may be called again when something was learned.
+func (r *Runtime) predict(s *jobState, o *jobOptions) error {
+	f := s.forecast
+	f.Prediction = r.learned.model.Predict(string(s.tag), f.shape)
 	if f.Known {
 		s.account.Note(func(a *core.JobAccount) { a.Predicted = f.Bytes })
 	}
-	if !o.admit || f.Runs == 0 {
+	if !o.admit {
+		return nil
+	}
+	if f.Runs == 0 {
+		if !o.reserve {
+			o.unknown, o.reserve, o.bytes, o.wait = true, true, 1, math.MaxInt64
+		}
 		return nil
 	}
 	limit := r.budget.Limit()
@@ -126,7 +166,7 @@ func (r *Runtime) foresee(s *jobState, o *jobOptions) error {
 	if !o.reserve {
 		o.wait = math.MaxInt64
 	}
-	o.reserve, o.least, o.bytes = true, max(1, f.Low), min(f.Bytes, limit)
+	o.unknown, o.reserve, o.least, o.bytes = false, true, max(1, f.Low), min(f.Bytes, limit)
 	return nil
 }
 
@@ -157,7 +197,7 @@ func (s *jobState) settle(ctx context.Context) error {
 	}
 	s.claim = core.Claim{}
 	s.account.Unreserve()
-	s.owner.surprises.remove(s.forecast.surprise())
+	s.owner.inside.releases(s.forecast.surprise())
 	s.owner.line.Wake() // the release did not, if nothing was left
 	return nil
 }

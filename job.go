@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -111,6 +112,7 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 	defer func() {
 		err = also(err, s.end())
 		r.report(s, err, returned)
+		r.leave(s) // those who wait then have what was learned
 	}()
 	j, err := r.begin(s, options)
 	if err == nil {
@@ -141,16 +143,17 @@ func (r *Runtime) begin(s *jobState, options []JobOption) (*Job, error) {
 		}
 	}
 	if o.reserve {
-		claim, err := r.reserveWithin(ctx, &o, tag, s.forecast.surprise())
+		claim, err := r.reserveWithin(ctx, s, &o)
 		asked := began
 		began = monotime.Now()
 		s.account.Note(func(a *core.JobAccount) { a.WaitedForMemory = began.Since(asked) })
 		if err != nil {
 			return nil, err
 		}
-		s.claim = claim
-		r.surprises.add(s.forecast.surprise())
-		s.account.Reserve(claim.Bytes)
+		if s.claim = claim; claim.ID != 0 {
+			r.inside.holds(s.forecast.surprise())
+			s.account.Reserve(claim.Bytes)
+		}
 	}
 	lease, err := r.streams.Acquire(ctx, tag)
 	s.account.Note(func(a *core.JobAccount) { a.WaitedForStream = monotime.Now().Since(began) })
@@ -233,7 +236,8 @@ func (j *Job) check(op string) error {
 }
 
 type jobOptions struct {
-	reserve, admit bool
+	// unknown: nothing is known of an admitted job, and nothing is to be reserved for it.
+	reserve, admit, unknown bool
 	// least is what will do instead of bytes where no more will come free; 0 if nothing else will.
 	least, bytes uint64
 	wait         time.Duration
@@ -275,38 +279,49 @@ const (
 // reserveWithin reserves in order: who comes later waits until those before have theirs, or have
 // given up, or let it pass. It looks before it asks, because each refusal counts. An admitted job waits
 // until room stays for the largest surprise, or no job has a reservation that will come back: then
-// the first takes what there is, if that is the least that it needs.
-func (r *Runtime) reserveWithin(ctx context.Context, o *jobOptions, tag core.Tag, surprise uint64) (core.Claim, error) {
-	bytes, wait := o.bytes, o.wait
-	if r.budget.Room() >= bytes+r.headroom(o, surprise) && r.line.Len() == 0 && wait > 0 {
-		if claim, err := r.Reserve(ctx, bytes, tag); !errors.Is(err, core.ErrOutOfBudget) {
+// the first takes what there is, if that is the least that it needs. One of which nothing is known waits
+// until no admitted one is inside, or something is known, and gets no claim.
+func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions) (core.Claim, error) {
+	tag := s.tag
+	if o.wait > 0 && r.line.Len() == 0 {
+		if claim, ok, err := r.tryReserve(ctx, s, o, r.budget.Room()); ok {
 			return claim, err
 		}
 	}
-	patient, cancel := context.WithTimeout(ctx, wait) // the guard's own patience ends with it
+	patient, cancel := context.WithTimeout(ctx, o.wait) // the guard's own patience ends with it
 	defer cancel()
-	if room := r.room(ctx); wait <= 0 || room.never(bytes) || room.bytes >= bytes+r.headroom(o, surprise) && r.line.Len() == 0 {
-		if claim, err := r.Reserve(patient, bytes, tag); err == nil || wait <= 0 || room.never(bytes) || !errors.Is(err, core.ErrOutOfBudget) {
-			return claim, err
-		}
+	if room := r.room(ctx); o.wait <= 0 || room.never(o) {
+		return r.Reserve(patient, o.bytes, tag)
 	}
-	place := r.line.Join(bytes)
+	in := o.bytes
+	if o.unknown { // it passes none
+		in = math.MaxUint64
+	}
+	place := r.line.Join(in)
 	defer place.Leave()
 	for pause := firstPause; ; {
 		var again <-chan time.Time
 		if place.MayTry() {
-			alone := o.least > 0 && r.surprises.none() // before the look: what comes back after it wakes
-			room := r.room(ctx)
-			take, keep := bytes, r.headroom(o, surprise)
-			if alone && room.bytes >= o.least && (!room.coming || pause == lastPause) {
-				take, keep = min(bytes, room.bytes), 0
-			}
-			if room.bytes >= take+keep || room.never(bytes) {
-				if claim, err := r.Reserve(patient, take, tag); err == nil || room.never(bytes) || !errors.Is(err, core.ErrOutOfBudget) {
-					return claim, err
+			if o.unknown {
+				if err := r.predict(s, o); err != nil {
+					return core.Claim{}, err
 				}
 			}
-			place.LetPass(room.bytes - min(room.bytes, keep))
+			none := r.inside.noneHolds() // before the look: what comes back after it wakes
+			room := r.room(ctx)
+			if room.never(o) {
+				return r.Reserve(patient, o.bytes, tag)
+			}
+			all := *o
+			if none && o.least > 0 && room.bytes >= o.least && (!room.coming || pause == lastPause) {
+				o.bytes = min(o.bytes, room.bytes)
+			}
+			claim, ok, err := r.tryReserve(patient, s, o, room.bytes)
+			if ok {
+				return claim, err
+			}
+			*o = all
+			place.LetPass(room.bytes)
 			if room.coming {
 				again = time.After(pause)
 				pause = min(2*pause, lastPause)
@@ -314,7 +329,7 @@ func (r *Runtime) reserveWithin(ctx context.Context, o *jobOptions, tag core.Tag
 		}
 		select {
 		case <-patient.Done():
-			return r.endWait(ctx, place, bytes, tag)
+			return r.endWait(ctx, place, o, tag)
 		case <-place.Turn():
 			time.Sleep(leastPause) // others may come back meanwhile
 		case <-again:
@@ -322,17 +337,48 @@ func (r *Runtime) reserveWithin(ctx context.Context, o *jobOptions, tag core.Tag
 	}
 }
 
-// headroom is what an admitted job leaves free beside its reservation.
-func (r *Runtime) headroom(o *jobOptions, surprise uint64) uint64 {
-	if o.least == 0 {
-		return 0
+// tryReserve reserves if there is room, or lets a job in of which nothing is known. It is false if the job has to wait.
+func (r *Runtime) tryReserve(ctx context.Context, s *jobState, o *jobOptions, room uint64) (claim core.Claim, ok bool, err error) {
+	if o.admit {
+		if !o.unknown {
+			keep, may := r.inside.headroom(s.forecast.surprise(), r.budget.Limit())
+			if !may || room < o.bytes || room-o.bytes < keep && !r.inside.noneHolds() {
+				return core.Claim{}, false, nil
+			}
+		}
+		if !r.inside.enter(!o.unknown) {
+			return core.Claim{}, false, nil
+		}
+		s.forecast.entered = true
+		if o.unknown {
+			return core.Claim{}, true, nil
+		}
 	}
-	return r.surprises.headroom(surprise, r.budget.Limit())
+	if room < o.bytes {
+		return core.Claim{}, false, nil
+	}
+	if claim, err = r.Reserve(ctx, o.bytes, s.tag); errors.Is(err, core.ErrOutOfBudget) {
+		r.leave(s)
+		return core.Claim{}, false, nil
+	}
+	return claim, true, err
+}
+
+// leave ends that an admitted job is inside.
+func (r *Runtime) leave(s *jobState) {
+	if s.forecast != nil && s.forecast.entered {
+		s.forecast.entered = false
+		r.inside.leave()
+		r.line.Wake()
+	}
 }
 
 // endWait is the end of a wait that was in vain. One that has others before it takes nothing.
-func (r *Runtime) endWait(ctx context.Context, place *line.Place, bytes uint64, tag core.Tag) (core.Claim, error) {
-	if err := ctx.Err(); err != nil {
+func (r *Runtime) endWait(ctx context.Context, place *line.Place, o *jobOptions, tag core.Tag) (core.Claim, error) {
+	bytes := o.bytes
+	if err := ctx.Err(); err != nil && o.unknown {
+		return core.Claim{}, fmt.Errorf("nothing is known of what the job %q needs, and it waited for others that were admitted to end: %w", tag.OrUntagged(), err)
+	} else if err != nil {
 		return core.Claim{}, fmt.Errorf("the job %q waited for %d bytes of device memory: %w", tag.OrUntagged(), bytes, err)
 	}
 	if place.MayTry() {
@@ -351,9 +397,9 @@ type room struct {
 	coming, refusing bool
 }
 
-// never reports whether so many bytes will not be had: more than the limit, and any on a runtime
+// never reports whether a job's bytes will not be had: more than the limit, and any on a runtime
 // that admits nothing any more.
-func (n room) never(bytes uint64) bool { return bytes > n.limit || n.refusing }
+func (n room) never(o *jobOptions) bool { return o.bytes > n.limit || n.refusing }
 
 // room looks. What the guard holds in quarantine it gives up before a request is refused.
 func (r *Runtime) room(ctx context.Context) room {

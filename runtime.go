@@ -89,7 +89,7 @@ type Runtime struct {
 	health      *health.Watch
 	refusals    *findings.Refusals
 	line        line.Line // of jobs that wait for their reservation
-	surprises   surprises // of those that have theirs
+	inside      inside
 	learned     learned
 	jobSpans    telemetry.Jobs
 	jobHistory  jobHistory

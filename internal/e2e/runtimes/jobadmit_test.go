@@ -159,6 +159,43 @@ func TestAJobGivesBackWhatItWillNotNeed(t *testing.T) {
 	nothingIsHeld(t, rt)
 }
 
+// The first job of a kind runs alone among those that are admitted: those of its kind wait, and know then what they need.
+func TestTheFirstJobOfAKindRunsAlone(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 100_000})
+	inside, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 9)
+	go func() {
+		done <- rt.Do(context.Background(), "first", func(j *fencepost.Job) error {
+			close(inside)
+			<-goOn
+			return needing(30_000)(j)
+		}, fencepost.Admit())
+	}()
+	<-inside
+	e2e.Succeed(t, "one that is not admitted", rt.Do(t.Context(), "other", needing(100), fencepost.Reserve(200, 0)))
+	for _, name := range []string{"sort", "first", "first", "second"} {
+		go func() {
+			done <- rt.Do(context.Background(), name, func(j *fencepost.Job) error {
+				if a := j.Account(); (a.Reserved >= 30_000) != (name == "first") || (a.Reserved == 0) != (name == "second") {
+					t.Errorf("%s is reserved %d bytes", name, a.Reserved)
+				}
+				return needing(1000)(j)
+			}, fencepost.Admit(), map[bool]fencepost.JobOption{true: rows(100)}[name == "sort"])
+		}()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { done <- rt.Do(ctx, "first", nothing, fencepost.Admit()) }()
+	for rt.Waiting() < 5 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	expect.Error(t, <-done, context.Canceled, "one that gives up")
+	close(goOn)
+	for range 5 {
+		must.Do(t, <-done)
+	}
+	nothingIsHeld(t, rt)
+}
+
 func TestAReservationIsTheGuessUntilSomethingIsKnown(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Budget: 40_000, Guard: "off"})
 	for want := range []int{0, 1} {
