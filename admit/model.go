@@ -178,7 +178,7 @@ type curve struct {
 	fell, wary int
 }
 
-// observe learns a run. It makes a new fit after an eighth more runs, and at once of what does not
+// observe learns a run. It makes a new fit after a quarter more runs, and at once of what does not
 // fit, but not while the job may be changing: until that is known the reservations are raised by as
 // much as the runs were above theirs.
 func (c *curve) observe(r run) {
@@ -230,7 +230,7 @@ func (c *curve) observe(r run) {
 		raised.raise = min(4, raised.raise*r.peak/reserved)
 		c.fit.Store(&raised)
 	case under, beyond > 1, c.row == 0 && f.raise > 1+c.extra,
-		(8*c.since >= f.runs || f.runs <= window/8) && c.row <= 1 && (c.row >= -1 || c.wary > 0):
+		(4*c.since >= f.runs || f.runs <= window/8) && c.row <= 1 && (c.row >= -1 || c.wary > 0):
 		c.refit()
 	}
 }
