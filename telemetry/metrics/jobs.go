@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
@@ -17,7 +17,7 @@ import (
 )
 
 // Jobs gathers what jobs needed and waited for, by their names. The zero value is ready. It tells apart the first [MaxTags]
-// names; the rest is [OtherTag]. It is safe for concurrent use; jobs of one name take one lock, for some 100 ns.
+// names; the rest is [OtherTag]. It is safe for concurrent use; jobs of one name take one lock, and share histograms.
 type Jobs struct {
 	// byName is replaced, never changed, with adding held.
 	byName atomic.Pointer[map[core.Tag]*jobFigures]
@@ -27,9 +27,8 @@ type Jobs struct {
 // jobFigures are those of jobs of one name.
 type jobFigures struct {
 	mu                   sync.Mutex
-	since                time.Time
-	peak, area           amountHistogram
-	forMemory, forStream amountHistogram
+	peak, area           prometheus.Histogram
+	forMemory, forStream prometheus.Histogram
 	elapsed, onDevice    time.Duration
 	unused               float64
 	predictions          predictions
@@ -54,22 +53,18 @@ func (p *predictions) add(predicted, peak uint64) {
 // span is the job's, if it is exported.
 func (j *Jobs) Ended(name core.Tag, a *core.JobAccount, ran bool, span core.SpanRef) {
 	f := j.of(name)
-	var x *amountExemplar
-	if !span.IsZero() {
-		x = &amountExemplar{span: span, at: time.Now()}
+	observe(f.forMemory, a.WaitedForMemory.Seconds(), span)
+	observe(f.forStream, a.WaitedForStream.Seconds(), span)
+	if ran {
+		observe(f.peak, float64(a.Bytes), span)
+		observe(f.area, a.ByteSeconds, span)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forMemory.note(&waitGrid, a.WaitedForMemory.Seconds(), x)
-	f.forStream.note(&waitGrid, a.WaitedForStream.Seconds(), x)
 	f.elapsed += a.Elapsed
 	f.unused += a.UnusedByteSeconds
 	if ran && a.Predicted > 0 {
 		f.predictions.add(a.Predicted, a.Requested)
-	}
-	if ran {
-		f.peak.note(&peakGrid, float64(a.Bytes), x)
-		f.area.note(&areaGrid, a.ByteSeconds, x)
 	}
 }
 
@@ -108,7 +103,7 @@ func (j *Jobs) first(name core.Tag) *jobFigures {
 		return f
 	}
 	all = maps.Clone(all)
-	f := &jobFigures{since: time.Now()}
+	f := &jobFigures{peak: amountOf(peakBounds, 1<<6), area: amountOf(areaBounds, 1), forMemory: amountOf(waitBounds, zeroThreshold), forStream: amountOf(waitBounds, zeroThreshold)}
 	all[core.Tag(strings.Clone(string(name)))] = f // names may be parts of large texts
 	j.byName.Store(&all)
 	return f
@@ -126,7 +121,7 @@ func (j *Jobs) Snapshot() JobsSnapshot {
 	}
 	for name, f := range *all {
 		f.mu.Lock()
-		s.byName[name] = &jobFigures{since: f.since, peak: f.peak.clone(), area: f.area.clone(), forMemory: f.forMemory.clone(), forStream: f.forStream.clone(),
+		s.byName[name] = &jobFigures{peak: f.peak, area: f.area, forMemory: f.forMemory, forStream: f.forStream,
 			elapsed: f.elapsed, onDevice: f.onDevice, unused: f.unused, predictions: f.predictions}
 		f.mu.Unlock()
 	}
@@ -143,11 +138,11 @@ func (s JobsSnapshot) each(send func(name string, f *jobFigures)) {
 var jobMetrics = []family[JobsSnapshot]{
 	{histogram("gpumem_job_peak_bytes", "The most memory that was live at once of each job, padding included, by the job's name, which is its tag; 64 names, the rest as other. Classic and native; exemplars are of jobs of which a span was exported.", "tag"),
 		func(s JobsSnapshot, out sender) {
-			s.each(func(name string, f *jobFigures) { out.amounts(&f.peak, &peakGrid, f.since, name) })
+			s.each(func(name string, f *jobFigures) { out.amounts(f.peak, name) })
 		}},
 	{histogram("gpumem_job_byte_seconds", "What each job took of the memory, in bytes times seconds, padding included, by the job's name, which is its tag. Its sum over time is how many bytes jobs hold. Classic and native, with exemplars.", "tag"),
 		func(s JobsSnapshot, out sender) {
-			s.each(func(name string, f *jobFigures) { out.amounts(&f.area, &areaGrid, f.since, name) })
+			s.each(func(name string, f *jobFigures) { out.amounts(f.area, name) })
 		}},
 	{counter("gpumem_job_unused_byte_seconds_total", "What jobs had reserved and not live, in bytes times seconds, by the job's name, which is its tag. Its increase over time is how many bytes are held for nothing.", "tag"),
 		func(s JobsSnapshot, out sender) {
@@ -174,8 +169,8 @@ var jobMetrics = []family[JobsSnapshot]{
 	{histogram("gpumem_job_wait_seconds", "Time that each job waited for room in the memory, for its reservation and its allocations, and for its stream, by the job's name, which is its tag; jobs that waited in vain for their stream too. Classic and native, with exemplars.", "tag", "for"),
 		func(s JobsSnapshot, out sender) {
 			s.each(func(name string, f *jobFigures) {
-				out.amounts(&f.forMemory, &waitGrid, f.since, name, "memory")
-				out.amounts(&f.forStream, &waitGrid, f.since, name, "stream")
+				out.amounts(f.forMemory, name, "memory")
+				out.amounts(f.forStream, name, "stream")
 			})
 		}},
 	{counter("gpumem_job_device_wait_seconds_total", "Time that jobs' streams stood on the device behind the work of others, by the job's name, which is its tag: of the launches and allocations that were timed, which count for all.", "tag"),
@@ -188,108 +183,44 @@ var jobMetrics = []family[JobsSnapshot]{
 		}},
 }
 
-// amountGrid is the classic and the native buckets of a quantity. Native ones part each power of two into 8.
-type amountGrid struct {
-	// bounds are those of the classic buckets; one more has what is above.
-	bounds []float64
-	// What is at most 2^lowest is in the zero bucket, what is above 2^highest in the last one.
-	lowest, highest int
+// amountOf is a histogram of a quantity, with classic buckets, and native ones that part each power of two into 8. What is at most zero is in
+// the zero bucket.
+func amountOf(bounds []float64, zero float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "amount", Buckets: bounds, NativeHistogramBucketFactor: 1.1, NativeHistogramZeroThreshold: zero})
 }
 
 var (
-	peakGrid = amountGrid{powers(16, 38, 1), 6, 44}
-	areaGrid = amountGrid{powers(4, 44, 2), 0, 54}
-	waitGrid = amountGrid{[]float64{1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}, -24, 10}
+	peakBounds = prometheus.ExponentialBuckets(1<<16, 2, 23)
+	areaBounds = prometheus.ExponentialBuckets(1<<4, 4, 21)
+	waitBounds = []float64{1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 )
 
-// powers are those of two from one exponent to another.
-func powers(from, to, step int) (bounds []float64) {
-	for e := from; e <= to; e += step {
-		bounds = append(bounds, math.Ldexp(1, e))
+func observe(h prometheus.Histogram, v float64, span core.SpanRef) {
+	if span.IsZero() {
+		h.Observe(v)
+		return
 	}
-	return bounds
+	h.(prometheus.ExemplarObserver).ObserveWithExemplar(v, exemplarLabels(span))
 }
 
-// amountHistogram counts quantities; the zero one is empty.
-type amountHistogram struct {
-	count   uint64
-	sum     float64
-	classic []uint64
-	native  []int64 // of which the first is the zero bucket
-	newest  []*amountExemplar
+// labelled is a histogram under another name and labels.
+type labelled struct {
+	prometheus.Histogram
+	desc   *prometheus.Desc
+	labels []*dto.LabelPair
 }
 
-// amountExemplar is a job of which a span was exported.
-type amountExemplar struct {
-	span  core.SpanRef
-	value float64
-	at    time.Time
+func (l labelled) Desc() *prometheus.Desc { return l.desc }
+
+func (l labelled) Write(to *dto.Metric) error {
+	err := l.Histogram.Write(to)
+	to.Label = l.labels
+	return err
 }
 
-// note counts one, of which x, unless it is nil, has the span.
-func (h *amountHistogram) note(g *amountGrid, v float64, x *amountExemplar) {
-	if h.native == nil {
-		h.classic, h.native, h.newest = make([]uint64, len(g.bounds)+1), make([]int64, (g.highest-g.lowest)*perOctave+1), make([]*amountExemplar, len(g.bounds)+1)
+func (s sender) amounts(h prometheus.Histogram, labels ...string) {
+	for i, label := range labels {
+		labels[i] = strings.ToValidUTF8(label, "\uFFFD")
 	}
-	h.count++
-	h.sum += v
-	in, _ := slices.BinarySearch(g.bounds, v)
-	h.classic[in]++
-	key := 0
-	if v > 0 {
-		key = nativeKey(v) - g.lowest*perOctave
-	}
-	h.native[min(max(key, 0), len(h.native)-1)]++
-	if x != nil {
-		h.newest[in] = &amountExemplar{x.span, v, x.at}
-	}
-}
-
-// nativeKey is the index of the native bucket of a quantity above zero: its bound is 2^(key/8).
-func nativeKey(v float64) int {
-	part, exponent := math.Frexp(v)
-	i := 0
-	for i < perOctave && part > octave[i] {
-		i++
-	}
-	return (exponent-1)*perOctave + i
-}
-
-// octave are the bounds of the native buckets from a half to below one.
-var octave = func() (bounds [perOctave]float64) {
-	for i := range bounds {
-		bounds[i] = math.Exp2(float64(i)/perOctave) / 2
-	}
-	return bounds
-}()
-
-func (h *amountHistogram) clone() amountHistogram {
-	return amountHistogram{h.count, h.sum, slices.Clone(h.classic), slices.Clone(h.native), slices.Clone(h.newest)}
-}
-
-// amounts sends a histogram of quantities.
-func (s sender) amounts(h *amountHistogram, g *amountGrid, since time.Time, labels ...string) {
-	classic, below := map[float64]uint64{}, uint64(0)
-	native, zero := map[int]int64{}, uint64(0)
-	for i, n := range h.native {
-		if i == 0 {
-			zero = uint64(n)
-		} else if n > 0 {
-			native[g.lowest*perOctave+i] = n
-		}
-	}
-	for i, bound := range g.bounds {
-		if h.classic != nil {
-			below += h.classic[i]
-		}
-		classic[bound] = below
-	}
-	var exemplars []prometheus.Exemplar
-	for _, x := range h.newest {
-		if x != nil {
-			exemplars = append(exemplars, (&exemplar{span: x.span, at: x.at}).forPrometheus(x.value))
-		}
-	}
-	slices.SortFunc(exemplars, func(a, b prometheus.Exemplar) int { return a.Timestamp.Compare(b.Timestamp) })
-	s.both(h.count, h.sum, classic, native, zero, math.Ldexp(1, g.lowest), since, exemplars, labels...)
+	s.ch <- labelled{h, s.desc, prometheus.MakeLabelPairs(s.desc, labels)}
 }

@@ -2,21 +2,16 @@ package metrics_test
 
 import (
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/pathtest"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -40,49 +35,6 @@ func gather(t *testing.T, j *metrics.Jobs) map[string][]*dto.Metric {
 		all[f.GetName()] = f.GetMetric()
 	}
 	return all
-}
-
-// The buckets, classic and native, are those of Prometheus's own histogram with the same bounds.
-func TestHistogramsOfJobsAreThoseOfPrometheus(t *testing.T) {
-	seed := pathtest.Seed(t)
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	var j metrics.Jobs
-	peaks, areas, waits := []float64{0, 1 << 16, 1<<16 + 1, 1 << 38, 1 << 44}, []float64{0, 1, 16, 1 << 54}, []float64{0, 1e-9, .25, .001, 1024}
-	for range 1000 {
-		peaks = append(peaks, math.Floor(math.Exp2(44*rnd.Float64())))
-		areas = append(areas, math.Exp2(60*rnd.Float64()-6))
-		waits = append(waits, math.Floor(math.Exp2(40*rnd.Float64()-30)*1e9)/1e9)
-	}
-	for i := range 2000 {
-		a := core.JobAccount{Peak: core.Peak{Bytes: uint64(peaks[i%len(peaks)]), ByteSeconds: areas[i%len(areas)]}}
-		a.WaitedForStream = time.Duration(math.Round(waits[i%len(waits)] * 1e9))
-		j.Ended("job", &a, true, core.SpanRef{})
-	}
-	got := gather(t, &j)
-	for name, c := range map[string]struct {
-		of     int // the series
-		values []float64
-		zero   float64
-	}{"gpumem_job_peak_bytes": {0, peaks, 1 << 6}, "gpumem_job_byte_seconds": {0, areas, 1}, "gpumem_job_wait_seconds": {1, waits, math.Exp2(-24)}} {
-		h := got[name][c.of].GetHistogram()
-		var bounds []float64
-		for _, b := range h.GetBucket() {
-			bounds = append(bounds, b.GetUpperBound())
-		}
-		oracle := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "oracle", Buckets: bounds, NativeHistogramBucketFactor: 1.1, NativeHistogramZeroThreshold: c.zero})
-		for i := range 2000 {
-			v := c.values[i%len(c.values)]
-			if name == "gpumem_job_wait_seconds" {
-				v = time.Duration(math.Round(v * 1e9)).Seconds()
-			}
-			oracle.Observe(v)
-		}
-		var want dto.Metric
-		must.Do(t, oracle.Write(&want))
-		if diff := cmp.Diff(want.GetHistogram(), h, protocmp.Transform(), protocmp.IgnoreFields(&dto.Histogram{}, "created_timestamp")); diff != "" {
-			t.Errorf("seed %d: %s (-want +got): %s", seed, name, diff)
-		}
-	}
 }
 
 // However many names there are, 64 have series of their own, and no job of many goroutines is lost.

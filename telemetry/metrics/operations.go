@@ -3,12 +3,12 @@ package metrics
 import (
 	"encoding/hex"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
@@ -70,25 +70,15 @@ func (m bothHistograms) Write(out *dto.Metric) error {
 // the span of one.
 func (s sender) latency(l *latency, since time.Time, label string) {
 	classic, native, short := l.buckets()
-	var exemplars []prometheus.Exemplar
-	for _, x := range l.exemplars {
-		exemplars = append(exemplars, x.forPrometheus(x.took.Seconds()))
-	}
-	s.both(l.calls, float64(l.nanoseconds)/1e9, classic, native, short, zeroThreshold, since, exemplars, label)
-}
-
-// both sends a histogram with classic and with native buckets; zero counts what is not above the threshold.
-func (s sender) both(count uint64, sum float64, classic map[float64]uint64, native map[int]int64, zero uint64, threshold float64, since time.Time,
-	exemplars []prometheus.Exemplar, labels ...string,
-) {
-	for i, label := range labels {
-		labels[i] = strings.ToValidUTF8(label, "\uFFFD")
-	}
 	var m prometheus.Metric = bothHistograms{
-		prometheus.MustNewConstHistogram(s.desc, count, sum, classic, labels...),
-		prometheus.MustNewConstNativeHistogram(s.desc, count, sum, native, nil, zero, nativeSchema, threshold, since, labels...),
+		prometheus.MustNewConstHistogram(s.desc, l.calls, float64(l.nanoseconds)/1e9, classic, label),
+		prometheus.MustNewConstNativeHistogram(s.desc, l.calls, float64(l.nanoseconds)/1e9, native, nil, short, nativeSchema, zeroThreshold, since, label),
 	}
-	if len(exemplars) > 0 {
+	if len(l.exemplars) > 0 {
+		var exemplars []prometheus.Exemplar
+		for _, x := range l.exemplars {
+			exemplars = append(exemplars, x.forPrometheus(x.took.Seconds()))
+		}
 		m = prometheus.MustNewMetricWithExemplars(m, exemplars...)
 	}
 	s.ch <- m
@@ -120,8 +110,11 @@ func (l *latency) buckets() (classic map[float64]uint64, native map[int]int64, s
 }
 
 func (x *exemplar) forPrometheus(value float64) prometheus.Exemplar {
-	return prometheus.Exemplar{Value: value, Timestamp: x.at, Labels: prometheus.Labels{
-		"trace_id": hex.EncodeToString(x.span.TraceID[:]), "span_id": hex.EncodeToString(x.span.SpanID[:])}}
+	return prometheus.Exemplar{Value: value, Timestamp: x.at, Labels: exemplarLabels(x.span)}
+}
+
+func exemplarLabels(span core.SpanRef) prometheus.Labels {
+	return prometheus.Labels{"trace_id": hex.EncodeToString(span.TraceID[:]), "span_id": hex.EncodeToString(span.SpanID[:])}
 }
 
 // failures sends a count of failed calls, with the newest of them that has a span,
