@@ -209,11 +209,11 @@ func (r *Runtime) buildStack(cfg Config) error {
 		return err
 	}
 	r.allocations = profile.NewAllocations(base)
-	limit, err := r.budgetLimit(cfg)
+	own, bounds, err := r.budgetLimit(cfg)
 	if err != nil {
 		return err
 	}
-	guard, err := r.guardConfig(cfg, limit)
+	guard, err := r.guardConfig(cfg, bounds.limit(own))
 	if err != nil {
 		return err
 	}
@@ -226,8 +226,11 @@ func (r *Runtime) buildStack(cfg Config) error {
 		},
 		probe(cfg, telemetry.LayerLog),
 		func(up core.Resource) (core.Resource, error) {
-			r.budget, err = budget.New(up, budget.Config{Limit: limit, OnTag: r.tags.Used}) // the guard reports refusals: it may cure them
-			return r.budget, err
+			if r.budget, err = budget.New(up, budget.Config{Limit: own, OnTag: r.tags.Used}); err != nil { // the guard reports refusals: it may cure them
+				return nil, err
+			}
+			r.budget.SetBounds(bounds.available, bounds.others, bounds.by)
+			return r.budget, nil
 		},
 		probe(cfg, telemetry.LayerBudget),
 	}
@@ -271,24 +274,8 @@ func probe(cfg Config, layer string) core.Layer {
 	}
 }
 
-// budgetHeadroom is what a GPU's default budget leaves free: memory that the
-// driver takes later for modules, stacks and printf, and that libraries take
-// for their workspaces. A device with little memory leaves 1 byte of 32.
-const budgetHeadroom = 256 << 20
-
 // defaultTimeOneIn is [Config.TimeOneIn] where that is zero.
 const defaultTimeOneIn = 250
-
-func (r *Runtime) budgetLimit(cfg Config) (uint64, error) {
-	if cfg.Budget > 0 {
-		return cfg.Budget, nil
-	}
-	free, total, err := r.driver.MemInfo()
-	if err != nil || !r.gpu {
-		return total, err
-	}
-	return max(1, free-min(free/32, budgetHeadroom)), nil // 0 would be no budget
-}
 
 func (r *Runtime) finishBuild(cfg Config) (err error) {
 	r.line.Passes = cfg.ReservePasses

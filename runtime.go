@@ -61,6 +61,7 @@ type Runtime struct {
 	deviceWork deviceWork
 	faults     faults
 	kernelLog  kernelLog
+	limits     memoryLimits
 	memory     *cuda.MemoryManager
 	pool       pooled // nil if the backend has none
 	ops        deviceops.Device
@@ -318,8 +319,8 @@ func (r *Runtime) windowPeaks() []readings.WindowPeak {
 	return r.backend.WindowPeaks()
 }
 
-// watchMemory reads the device's memory in the background, unless nothing is
-// to be done there.
+// watchMemory reads the device's memory and the limits that others set in the background, unless
+// nothing is to be done there.
 func (r *Runtime) watchMemory(cfg Config) {
 	watch := metrics.MemoryWatchConfig{OnSticky: func(op string, err error) {
 		if r.core.Health().Err == nil { // a loss that is known is not another
@@ -329,6 +330,10 @@ func (r *Runtime) watchMemory(cfg Config) {
 	if !cfg.inBackground() {
 		watch.Interval = -1
 	}
-	r.watch = metrics.NewMemoryWatch(r.backend, watch)
+	var of metrics.Backend = r.backend
+	if r.gpu {
+		of = limited{r.backend, r}
+	}
+	r.watch = metrics.NewMemoryWatch(of, watch)
 	r.onClose(r.watch.Close)
 }

@@ -46,6 +46,9 @@ type OutOfBudgetError struct {
 	// Limit is the budget; Live, Pending, Quarantined, Claimed add up to
 	// what is charged against it.
 	Limit, Live, Pending, Quarantined, Claimed uint64
+	// LimitedBy names who allows no more than Limit where that is less than the budget was set to,
+	// such as a file of a control group; empty if the limit is the budget's own.
+	LimitedBy string
 	// Claim is the reservation that was asked, and Reserved its size; both are
 	// zero for the general ledger. Remaining is the reservation's then.
 	Claim    ClaimID
@@ -86,6 +89,9 @@ func (e *OutOfBudgetError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "out of budget: requested %d bytes for %q, remaining %d of %d (live %d, pending %d, quarantined %d, claimed %d)",
 		e.Requested, e.Tag.OrUntagged(), e.Remaining, e.Limit, e.Live, e.Pending, e.Quarantined, e.Claimed)
+	if e.LimitedBy != "" {
+		b.WriteString("; the limit is that of " + e.LimitedBy)
+	}
 	for i, h := range e.Holders {
 		sep := ", "
 		if i == 0 {

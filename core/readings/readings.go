@@ -96,3 +96,19 @@ type Drift struct {
 	// no pool. Bytes is zero then.
 	Known bool
 }
+
+// MemoryLimit is a limit that others set on the memory that this process takes of the device.
+type MemoryLimit struct {
+	// Source is who sets it: "cgroup" (the controller dmem), "nvml" (a control group's limit as the
+	// driver's NVML tells it) or "mps".
+	Source string `json:"source"`
+	// Name is where it was read: a file, the folder of a control group, or a variable of the environment.
+	Name string `json:"name"`
+	// Bytes is the limit, and Used what counts against it, also of other processes; 0 where that is
+	// not told.
+	Bytes uint64 `json:"bytes"`
+	Used  uint64 `json:"used_bytes"`
+	// Allowed is how many bytes of the device the runtime may hold by it, in all: what it holds, and
+	// what is not used of the limit, less 256 MiB, or a 32nd of the limit, for what the driver takes.
+	Allowed uint64 `json:"allowed_bytes"`
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -41,6 +42,9 @@ type Resource struct {
 	streams streamLedgers
 	claims  claimTable
 
+	bounds    bounds
+	limitedBy atomic.Pointer[string] // names what bounds the limit; empty if that is the budget itself
+
 	refusals atomic.Uint64
 	repeated atomic.Uint64 // failures of the upstream that were tried again
 
@@ -71,11 +75,43 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	return r, nil
 }
 
+// bounds are what the limit follows from; of each, zero is none.
+type bounds struct {
+	mu                     sync.Mutex
+	own, available, others uint64
+	by                     string
+}
+
 // SetLimit changes the limit to bytes; zero removes it. It takes effect for
 // the next request. A limit below what is charged revokes nothing: requests
 // are refused until they fit again. It locks each stream's books for a moment.
+// What [Resource.SetBounds] set stays.
 func (r *Resource) SetLimit(bytes uint64) {
-	r.streams.recallCredit(func() { r.ledger.limit.Store(cmp.Or(bytes, math.MaxUint64)) })
+	r.follow(func(b *bounds) { b.own = bytes })
+}
+
+// SetBounds tells what there is, in bytes: available is the limit while no other is set, and no
+// limit is above what others allow, who are named in refusals. Zero is no bound. It takes effect
+// as SetLimit does, and locks the streams' books only if the limit changes.
+func (r *Resource) SetBounds(available, others uint64, by string) {
+	r.follow(func(b *bounds) { b.available, b.others, b.by = available, others, by })
+}
+
+// follow has the limit follow from changed bounds.
+func (r *Resource) follow(change func(*bounds)) {
+	b := &r.bounds
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(b)
+	limit, by := cmp.Or(b.own, b.available, math.MaxUint64), ""
+	if b.others != 0 && b.others < limit {
+		limit, by = b.others, b.by
+	}
+	r.limitedBy.Store(&by)
+	if limit == r.ledger.limit.Load() {
+		return
+	}
+	r.streams.recallCredit(func() { r.ledger.limit.Store(limit) })
 	r.ledger.tellRoom()
 }
 
@@ -96,7 +132,7 @@ func (r *Resource) NotifyRoom(f func()) {
 	r.ledger.wake.Store(&f)
 }
 
-// Limit is the limit in bytes, zero if there is none.
+// Limit is the limit in force, in bytes, zero if there is none.
 func (r *Resource) Limit() uint64 {
 	limit := r.ledger.limit.Load()
 	if limit == math.MaxUint64 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -171,4 +173,60 @@ func TestEverythingElseGoesThrough(t *testing.T) {
 	}
 	expect.Success(t, errors.Join(r.ReapPending(ctx), r.Drain(ctx)))
 	wantEmpty(t, r)
+}
+
+func TestNoLimitIsAboveWhatOthersAllow(t *testing.T) {
+	r := newBudget(t, coretest.NewFake(0), Config{})
+	mustAllocate(t, r, core.Request{Bytes: 40})
+	for _, c := range []struct {
+		own, available, others, limit uint64
+		by                            string
+	}{
+		{limit: 0},
+		{available: 100, limit: 100},
+		{available: 100, others: 70, limit: 70, by: "others"},
+		{available: 100, others: 100, limit: 100}, // the budget's own
+		{own: 50, available: 100, others: 70, limit: 50},
+		{own: 120, available: 100, limit: 120}, // what is set is not bounded by what is there
+		{own: 120, available: 100, others: 1, limit: 1, by: "others"},
+	} {
+		r.SetLimit(c.own)
+		r.SetBounds(c.available, c.others, "others")
+		if r.Limit() != c.limit || r.Stats().Limit != c.limit {
+			t.Errorf("%+v: the limit is %d", c, r.Limit())
+		}
+		if c.limit == 0 {
+			continue
+		}
+		if e := refused(t, r, core.Request{Bytes: c.limit}); e.Limit != c.limit || e.LimitedBy != c.by || strings.Contains(e.Error(), "that of others") != (c.by != "") {
+			t.Errorf("%+v: explained as %v", c, e)
+		}
+	}
+}
+
+// Whatever is set last counts, and the limit is never above what others allow.
+func TestBoundsAndLimitsFromManySides(t *testing.T) {
+	r := newBudget(t, coretest.NewFake(0), Config{Limit: 1000})
+	r.SetBounds(2000, 500, "others")
+	var all sync.WaitGroup
+	for i := range uint64(4) {
+		all.Go(func() {
+			for n := range uint64(500) {
+				r.SetLimit(400 + n%300)
+				r.SetBounds(2000, 500-i-n%7, "others")
+				if limit := r.Limit(); limit < 400 || limit > 500 {
+					t.Errorf("the limit is %d", limit)
+				}
+				if b, err := r.Allocate(t.Context(), core.Request{Bytes: 600}); err == nil {
+					t.Errorf("%d bytes were granted", b.Bytes)
+				}
+			}
+		})
+	}
+	all.Wait()
+	r.SetLimit(450)
+	r.SetBounds(2000, 460, "others")
+	if r.Limit() != 450 {
+		t.Errorf("the limit is %d", r.Limit())
+	}
 }

@@ -38,7 +38,7 @@ func (r *Resource) Refuse(bytes uint64, tag core.Tag) *core.OutOfBudgetError {
 // which includes grants that are on their way to the device. A claim that is
 // short is short for everybody's sums: it names no holders.
 func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError {
-	e := &core.OutOfBudgetError{Requested: short.bytes, Tag: tag, Limit: r.Limit(), Remaining: short.remaining}
+	e := &core.OutOfBudgetError{Requested: short.bytes, Tag: tag, Limit: r.Limit(), LimitedBy: *r.limitedBy.Load(), Remaining: short.remaining}
 	if c, ok := short.account.(*claim); ok {
 		e.Claim, e.Reserved = c.id, c.bytes
 	}

@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/nvml"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/environ"
+	"github.com/fencepost-gpu/fencepost/internal/nvml"
 )
 
 // Collect looks at s, tests the device that cfg asks for, and judges.

@@ -10,9 +10,9 @@ import (
 	"testing/fstest"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/nvml"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/nvml"
 )
 
 // library is a CUDA driver of the test's making.

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/nvml"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/environ"
+	"github.com/fencepost-gpu/fencepost/internal/nvml"
 )
 
 // Library is what the doctor asks of the CUDA driver; [libcuda.Library] is

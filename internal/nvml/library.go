@@ -36,6 +36,9 @@ func open(names []string) (library, error) {
 	return 0, fmt.Errorf("%w: %w", ErrUnavailable, first)
 }
 
+// has reports whether the library has a function.
+func (l library) has(name string) bool { return dynlib.Symbol(uintptr(l), name) != 0 }
+
 // call calls a function by its name. Arguments that are addresses must be
 // converted in the call itself, which keeps them where they are until it
 // returns.

@@ -1,6 +1,7 @@
 // Package nvml reads from NVIDIA's management library what the CUDA driver
 // API does not tell: the version of the kernel module's driver, MIG mode,
-// memory that other processes hold, and how many of them there are.
+// memory that other processes hold, how many of them there are, and limits
+// that control groups set on memory.
 //
 // The library is optional. It comes with the driver, not with the toolkit, and
 // containers without the capability "utility" lack it. Whatever cannot be read

@@ -78,3 +78,23 @@ int PROCESSES(void *device, unsigned *count, void *infos) {
 	*count = 3;
 	return infos == NULL ? INSUFFICIENT_SIZE : SUCCESS;
 }
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
+	if (strcmp(uuid, "GPU-11111111-2222-3333-4444-555555555555") != 0) return 6;
+	return nvmlDeviceGetHandleByIndex_v2(0, handle);
+}
+
+// -DLIMITS is a driver of r615 or later. The group /limited has a limit, /free none, and others are unknown.
+#ifdef LIMITS
+struct limits {
+	const char *group;
+	unsigned long long soft, hard, used;
+};
+
+int nvmlDeviceGetMemoryLimits_v1(void *device, struct limits *l) {
+	if (!loaded() || !first(device)) return NOT_SUPPORTED;
+	if (strcmp(l->group, "/limited") != 0 && strcmp(l->group, "/free") != 0) return 6;
+	l->soft = 1, l->hard = strcmp(l->group, "/free") == 0 ? ~0ULL : 31457280000ULL, l->used = 1000000ULL;
+	return SUCCESS;
+}
+#endif

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/nvml"
+	"github.com/fencepost-gpu/fencepost/internal/nvml"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -69,5 +69,36 @@ func TestDevicesAreFoundByTheirPCIAddressHoweverWritten(t *testing.T) {
 		if g, ok := r.ByBusID(id); ok != want || ok && g.Index != 4 {
 			t.Errorf("%q: %+v, %v", id, g, ok)
 		}
+	}
+}
+
+func TestLimitsOfControlGroupsAreTold(t *testing.T) {
+	const uuid = "GPU-11111111-2222-3333-4444-555555555555"
+	library := fake(t, "-DLIMITS")
+	l := nvml.OpenLimits(uuid, "no such library", library)
+	if l == nil {
+		t.Fatal("the library was not opened")
+	}
+	defer l.Close()
+	if hard, used, ok := l.Of("/limited"); !ok || hard != 30000<<20 || used != 1000000 {
+		t.Errorf("%d bytes, %d used, %v", hard, used, ok)
+	}
+	for _, group := range []string{"/free", "/unknown", "", "/a\x00b"} {
+		if hard, _, ok := l.Of(group); ok {
+			t.Errorf("%q has a limit of %d bytes", group, hard)
+		}
+	}
+	if nvml.OpenLimits("GPU-of-another-machine", library) != nil || nvml.OpenLimits(uuid, "no such library") != nil {
+		t.Error("limits of what is not there")
+	}
+	t.Setenv("FAKENVML", "uninitialized")
+	if nvml.OpenLimits(uuid, library) != nil {
+		t.Error("limits without the kernel module")
+	}
+}
+
+func TestOlderDriversTellNoLimits(t *testing.T) {
+	if nvml.OpenLimits("GPU-11111111-2222-3333-4444-555555555555", fake(t)) != nil {
+		t.Error("limits of a library without the call")
 	}
 }

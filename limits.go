@@ -1,0 +1,112 @@
+package fencepost
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core/readings"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/limits"
+	"github.com/fencepost-gpu/fencepost/internal/nvml"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
+)
+
+// memoryLimits are the limits that others set on the device's memory, as last read.
+type memoryLimits struct {
+	reader *limits.Reader // nil on the simulated device
+	last   atomic.Pointer[[]readings.MemoryLimit]
+}
+
+// MemoryLimits are the limits that others than the program set on the memory that it takes of the GPU,
+// as they were last read, with the device's memory: of control groups and of MPS. The budget is never
+// above the least of them. There are none where none was found, and on the simulated device; see
+// docs/configuration.md. It makes no device call, and the slice is the caller's.
+func (r *Runtime) MemoryLimits() []readings.MemoryLimit {
+	if last := r.limits.last.Load(); last != nil {
+		return slices.Clone(*last)
+	}
+	return nil
+}
+
+// openLimits makes ready to read the limits.
+func (r *Runtime) openLimits() {
+	var ofGroup func(string) (limit, used uint64, ok bool)
+	if lib := nvml.OpenLimits(r.device.UUID); lib != nil {
+		r.onClose(func(ctx context.Context) error {
+			return deadline.Within(ctx, func() error { lib.Close(); return nil })
+		})
+		ofGroup = lib.Of
+	}
+	r.limits.reader = limits.New(limits.Device{Ordinal: r.device.Ordinal, PCIBusID: r.device.PCIBusID}, ofGroup)
+}
+
+// limited is a backend whose device's memory is read together with what others allow of it.
+type limited struct {
+	of metrics.Backend
+	rt *Runtime
+}
+
+// limitTries is how often both are read until the limits are the same before and after.
+const limitTries = 4
+
+// bounds are what [budget.Resource.SetBounds] is told.
+type bounds struct {
+	available, others uint64
+	by                string
+}
+
+// read reads both. Where they do not stand still, the reading that allows more counts: one that saw
+// memory come, and not that it is the runtime's own, would have requests refused.
+func (l limited) read() (free, total, owned uint64, b bounds, err error) {
+	for try := 1; ; try++ {
+		before := l.rt.limits.reader.Read()
+		if free, total, owned, err = l.of.DeviceMemory(); err != nil {
+			return 0, 0, 0, b, err
+		}
+		after := l.rt.limits.reader.Read()
+		same := slices.Equal(before, after)
+		if same || try == limitTries {
+			least := limits.Allow(after, owned)
+			if old := limits.Allow(before, owned); old.Allowed > least.Allowed {
+				least, after = old, before
+			}
+			l.rt.limits.last.Store(&after)
+			available := max(1, owned+free-limits.Headroom(owned+free)) // 0 would be no budget
+			return free, total, owned, bounds{available, least.Allowed, least.Name}, nil
+		}
+	}
+}
+
+// DeviceMemory is the backend's, and has the budget follow.
+func (l limited) DeviceMemory() (free, total, owned uint64, err error) {
+	free, total, owned, b, err := l.read()
+	if err == nil {
+		l.rt.budget.SetBounds(b.available, b.others, b.by)
+	}
+	return free, total, owned, err
+}
+
+// Drift is the backend's.
+func (l limited) Drift() (readings.Drift, error) { return l.of.Drift() }
+
+// limit is the one in force beside the budget's own, as [budget.Resource.SetBounds] has it.
+func (b bounds) limit(own uint64) uint64 {
+	return min(cmp.Or(own, b.available), cmp.Or(b.others, math.MaxUint64))
+}
+
+// budgetLimit is the budget's own limit, 0 on a GPU for what the device has, and what bounds it.
+func (r *Runtime) budgetLimit(cfg Config) (own uint64, b bounds, err error) {
+	if r.gpu {
+		r.openLimits()
+		_, _, _, b, err = limited{r.backend, r}.read()
+		return cfg.Budget, b, err
+	}
+	if cfg.Budget > 0 {
+		return cfg.Budget, b, nil
+	}
+	_, total, err := r.driver.MemInfo()
+	return total, b, err
+}
