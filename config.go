@@ -137,7 +137,8 @@ type Config struct {
 	// Budget is the most bytes of the device that may be charged, guard
 	// padding and quarantine included. 0 means the simulated device's memory,
 	// and of a GPU what is free when Open has made its context, less 256 MiB
-	// (or a 32nd of it, if that is less) for what the driver takes later. A
+	// (or a 32nd of it, if that is less) for what the driver takes later. On a GPU
+	// it is never above what others allow: see [Runtime.MemoryLimits]. A
 	// process that shares the GPU with others should say its share.
 	// FENCEPOST_BUDGET, with an optional suffix KiB, MiB or GiB.
 	Budget uint64

@@ -108,7 +108,7 @@ func (r *Runtime) watchHealth(Config) error {
 // readHealth reads the numbers. It makes no device call.
 func (r *Runtime) readHealth() health.Reading {
 	return health.Sources{Stats: r.Stats(), Guard: r.guard.GuardStats(), Streams: r.streams.Stats(), Operations: r.observer.Operations(),
-		Findings: r.findings, Drift: r.DeviceMemory().Drift, Lost: r.lostTelemetry()}.Reading()
+		Findings: r.findings, Drift: r.DeviceMemory().Drift, Exhausted: r.exhausted(), Lost: r.lostTelemetry()}.Reading()
 }
 
 func (r *Runtime) lostTelemetry() uint64 {

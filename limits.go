@@ -17,7 +17,9 @@ import (
 // memoryLimits are the limits that others set on the device's memory, as last read.
 type memoryLimits struct {
 	reader *limits.Reader // nil on the simulated device
-	last   atomic.Pointer[[]readings.MemoryLimit]
+	// free and total are the device's in the first reading.
+	free, total uint64
+	last        atomic.Pointer[[]readings.MemoryLimit]
 }
 
 // MemoryLimits are the limits that others than the program set on the memory that it takes of the GPU,
@@ -29,6 +31,16 @@ func (r *Runtime) MemoryLimits() []readings.MemoryLimit {
 		return slices.Clone(*last)
 	}
 	return nil
+}
+
+// exhausted names a limit of which nothing is left; empty if there is none.
+func (r *Runtime) exhausted() string {
+	for _, l := range r.MemoryLimits() {
+		if l.Used >= l.Bytes {
+			return l.Name
+		}
+	}
+	return ""
 }
 
 // openLimits makes ready to read the limits.
@@ -74,10 +86,16 @@ func (l limited) read() (free, total, owned uint64, b bounds, err error) {
 				least, after = old, before
 			}
 			l.rt.limits.last.Store(&after)
-			available := max(1, owned+free-limits.Headroom(owned+free)) // 0 would be no budget
-			return free, total, owned, bounds{available, least.Allowed, least.Name}, nil
+			return free, total, owned, bounds{l.rt.limits.available(total), least.Allowed, least.Name}, nil
 		}
 	}
+}
+
+// available is the default budget while the device tells that total. It does not follow what is free; the
+// total changes with a limit on the process's own control group.
+func (m *memoryLimits) available(total uint64) uint64 {
+	first := m.free - limits.Headroom(m.free)
+	return max(1, first+total-min(first+total, m.total)) // 0 would be no budget
 }
 
 // DeviceMemory is the backend's, and has the budget follow.
@@ -92,15 +110,18 @@ func (l limited) DeviceMemory() (free, total, owned uint64, err error) {
 // Drift is the backend's.
 func (l limited) Drift() (readings.Drift, error) { return l.of.Drift() }
 
-// limit is the one in force beside the budget's own, as [budget.Resource.SetBounds] has it.
+// limit is what the budget's limit is within these bounds, own being what was set; 0 is nothing.
 func (b bounds) limit(own uint64) uint64 {
 	return min(cmp.Or(own, b.available), cmp.Or(b.others, math.MaxUint64))
 }
 
-// budgetLimit is the budget's own limit, 0 on a GPU for what the device has, and what bounds it.
+// budgetLimit is the limit that was set, on the simulated device else its memory, and what bounds it.
 func (r *Runtime) budgetLimit(cfg Config) (own uint64, b bounds, err error) {
 	if r.gpu {
 		r.openLimits()
+		if r.limits.free, r.limits.total, err = r.driver.MemInfo(); err != nil {
+			return 0, b, err
+		}
 		_, _, _, b, err = limited{r.backend, r}.read()
 		return cfg.Budget, b, err
 	}

@@ -6,12 +6,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/limits"
@@ -21,7 +25,10 @@ import (
 const mib = 1 << 20
 
 // asGPU is a simulated device that says that it is a GPU.
-type asGPU struct{ driver.Driver }
+type asGPU struct {
+	driver.Driver
+	lacks *atomic.Uint64 // of its memory, in what it tells; nil for none
+}
 
 func (d asGPU) Unwrap() driver.Driver { return d.Driver }
 
@@ -29,6 +36,14 @@ func (d asGPU) Properties() (driver.Properties, error) {
 	p, err := d.Driver.Properties()
 	p.DriverVersion, p.PCIBusID = 13040, "0000:19:00.0"
 	return p, err
+}
+
+func (d asGPU) MemInfo() (free, total uint64, err error) {
+	free, total, err = d.Driver.MemInfo()
+	if d.lacks != nil {
+		free, total = free-d.lacks.Load(), total-d.lacks.Load()
+	}
+	return free, total, err
 }
 
 // container is a control group with a limit on the memory of that GPU.
@@ -66,7 +81,7 @@ func (c *container) limit(bytes string) {
 }
 
 func (c *container) open(cfg fencepost.Config) *fencepost.Runtime {
-	cfg.Driver = asGPU{c.device}
+	cfg.Driver = asGPU{Driver: c.device}
 	return e2e.Open(c.t, cfg)
 }
 
@@ -78,7 +93,7 @@ func TestTheBudgetIsNeverAboveALimitOfOthers(t *testing.T) {
 		{800 * mib, 496 * mib}, // more than is allowed
 		{100 * mib, 100 * mib},
 	} {
-		rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{Driver: asGPU{c.device}, Budget: f.budget}))(t)
+		rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{Driver: asGPU{Driver: c.device}, Budget: f.budget}))(t)
 		if got := rt.Stats().Limit; got != f.want {
 			t.Errorf("with a budget of %d MiB the limit is %d MiB, want %d", f.budget/mib, got/mib, f.want/mib)
 		}
@@ -144,7 +159,28 @@ func TestWhatOthersOfTheGroupHaveIsNotAllowed(t *testing.T) {
 	b := must.Get(rt.Allocate(t.Context(), core.Request{Bytes: 64 * mib}))(t)
 	c.write("sys/fs/cgroup/pod/dmem.current", "nvidia/0000:19:00.0/vidmem 201326592\n") // 128 MiB of them are of others
 	becomes(t, rt, 368*mib)
+	c.limit("100663296") // lowered below what is used
+	if h := e2e.Becomes(t, rt, names.HealthDegraded, names.HealthMemoryLimit); !strings.Contains(h.Reason, "/sys/fs/cgroup/pod/dmem.max") {
+		t.Errorf("the reason is %s", h.Reason)
+	}
+	becomes(t, rt, 64*mib) // which it keeps
 	must.Get(rt.Deallocate(t.Context(), b.ID))(t)
+}
+
+// The driver tells a limit on the process's own group as the device's total.
+func TestTheDefaultFollowsTheTotalAndNotWhatIsFree(t *testing.T) {
+	c := contain(t, 1024*mib)
+	var lacks atomic.Uint64
+	lacks.Store(512 * mib)
+	rt := e2e.Open(t, fencepost.Config{Driver: asGPU{c.device, &lacks}})
+	lacks.Store(256 * mib)
+	becomes(t, rt, (496+256)*mib)
+	lacks.Store(768 * mib)
+	becomes(t, rt, (496-256)*mib)
+	foreign := must.Get(c.device.MemAlloc(64 * mib))(t)
+	lacks.Store(512 * mib)
+	becomes(t, rt, 496*mib)
+	must.Do(t, c.device.MemFree(foreign))
 }
 
 // What a user sets is not changed by what the device has.
@@ -160,4 +196,31 @@ func TestABudgetThatWasSetDoesNotFollowTheDevice(t *testing.T) {
 	}
 	rt.Budget().SetLimit(0)
 	becomes(t, rt, 992*mib)
+}
+
+// A reading of the device that fails makes Open fail, or leaves the limit: none is lost.
+func TestNoLimitIsLostWhereTheDeviceCannotBeRead(t *testing.T) {
+	c := contain(t, 1024*mib)
+	c.limit("536870912")
+	faults := drivertest.NewFaults(c.device)
+	opened := 0
+	for k := uint64(1); ; k++ {
+		faults.FailMethod(drivertest.MemInfo, k, driver.InvalidHandle)
+		rt, err := fencepost.Open(t.Context(), fencepost.Config{Driver: asGPU{Driver: faults}, Async: cuda.AsyncConfig{ReapInterval: -1}})
+		due := faults.Failed(drivertest.MemInfo) == k // each run before this one met its fault
+		faults.Clear()
+		if err == nil {
+			opened++
+			if got := rt.Stats().Limit; got != 496*mib {
+				t.Errorf("call %d failed: the limit is %d MiB", k, got/mib)
+			}
+			must.Get(rt.Close(t.Context()))(t)
+		}
+		if !due {
+			break
+		}
+	}
+	if opened < 2 {
+		t.Errorf("%d runtimes were opened, want one with a reading that failed, and one without", opened)
+	}
 }

@@ -239,6 +239,7 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		Jobs:             r.deviceWork.jobs.Snapshot,
 		Guard:            r.guardStats,
 		Memory:           r.DeviceMemory,
+		Limits:           r.MemoryLimits,
 		History: func() metrics.HistoryStats {
 			return metrics.HistoryStats{Records: r.ring.Total(), Capacity: r.ring.Cap()}
 		},

@@ -18,6 +18,7 @@ const (
 	HealthFindings         = "findings"
 	HealthLedgerDrift      = "ledger_drift"
 	HealthRefusalStorm     = "refusal_storm"
+	HealthMemoryLimit      = "memory_limit"
 	HealthTelemetryLoss    = "telemetry_loss"
 	HealthPoisonedBlocks   = "poisoned_blocks"
 	HealthGuardGaps        = "guard_gaps"
@@ -26,4 +27,4 @@ const (
 
 // HealthReasons are all of them, the gravest first.
 var HealthReasons = [...]string{HealthStickyError, HealthPoisonedBlocks, HealthFindings, HealthLedgerDrift, HealthRefusalStorm,
-	HealthStreamsExhausted, HealthGuardGaps, HealthTelemetryLoss}
+	HealthMemoryLimit, HealthStreamsExhausted, HealthGuardGaps, HealthTelemetryLoss}

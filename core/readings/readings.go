@@ -104,8 +104,8 @@ type MemoryLimit struct {
 	Source string `json:"source"`
 	// Name is where it was read: a file, the folder of a control group, or a variable of the environment.
 	Name string `json:"name"`
-	// Bytes is the limit, and Used what counts against it, also of other processes; 0 where that is
-	// not told.
+	// Bytes is the limit, and Used what counts against it: of all processes of a control group, as far
+	// as that is told, and at least what the runtime holds.
 	Bytes uint64 `json:"bytes"`
 	Used  uint64 `json:"used_bytes"`
 	// Allowed is how many bytes of the device the runtime may hold by it, in all: what it holds, and

@@ -90,9 +90,9 @@ func (r *Resource) SetLimit(bytes uint64) {
 	r.follow(func(b *bounds) { b.own = bytes })
 }
 
-// SetBounds tells what there is, in bytes: available is the limit while no other is set, and no
-// limit is above what others allow, who are named in refusals. Zero is no bound. It takes effect
-// as SetLimit does, and locks the streams' books only if the limit changes.
+// SetBounds tells what there is, in bytes: available is the limit while none is set, and no limit
+// is above what others allow; by names them, for refusals. Zero is no bound. It takes effect as
+// SetLimit does, and locks the streams' books only if the limit changes.
 func (r *Resource) SetBounds(available, others uint64, by string) {
 	r.follow(func(b *bounds) { b.available, b.others, b.by = available, others, by })
 }

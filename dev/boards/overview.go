@@ -122,14 +122,15 @@ var overview = Board{
 				{Expr: `sum by (tag) (gpumem_tag_blocks{@, state="live"}) > 0`, Proof: moves("leak", 3, "tag", "leaky")}}},
 		{Title: "Memory by state, and the budget", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12, Height: 7,
 			Shows: "Live, pending (freed, and not passed by the device) and quarantined memory, what is claimed, and the budget. Pending memory may be lent: allocated again on its own stream, and then it is counted in both " +
-				"states though the device has it once. So pending may be more than there is of the device.",
+				"states though the device has it once. So pending may be more than there is of the device. Where others set a limit, as for a container, what they allow.",
 			Bad: "Live, quarantined and claimed together reach the budget. Much is pending and live memory is low: frees wait for slow streams. Mostly quarantined: the guard holds more than there is room for.",
 			Do:  "Pending: see the streams board. Quarantined: lower the guard's quarantine or its tier. Live: see the tags.",
 			Queries: []Query{
 				{Expr: `sum by (state) (gpumem_memory_bytes{@, state!="pending"})`, Legend: "{{state}}", Proof: moves("hold", 60*mib, "state", "live")},
 				{Expr: `sum(gpumem_memory_bytes{@, state="pending"})`, Legend: "pending, lent again or not", Proof: moves("heldback", 30*mib)},
 				{Expr: `sum(gpumem_budget_claimed_bytes{@})`, Legend: "claimed", Proof: moves("reserve", 30*mib)},
-				{Expr: `sum(gpumem_budget_limit_bytes{@})`, Legend: "budget", Proof: moves("limit", 60*mib)}}},
+				{Expr: `sum(gpumem_budget_limit_bytes{@})`, Legend: "budget", Proof: moves("limit", 60*mib)},
+				{Expr: `sum by (source) (gpumem_limit_bytes{@})`, Legend: "allowed by {{source}}", Proof: moves("contained", 60*mib, "source", "cgroup")}}},
 		{Title: "Peaks between scrapes", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12, Height: 7,
 			Shows: "The most that was live in each 15 and 60 seconds, whenever that was: what a scrape sees of a service that comes and goes is mostly nothing. Runtimes are added up, each at its own time.",
 			Bad:   "It comes close to the budget while live memory looks low.",

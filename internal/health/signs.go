@@ -25,10 +25,11 @@ const (
 	stormTime     = 10 * time.Second
 	stormRefusals = 10
 	stormShare    = 100
-	// driftTime and waitTime are how long a drift, and callers waiting for a
-	// stream, must be seen without a break.
+	// driftTime, waitTime and limitTime are how long a drift, callers waiting for a
+	// stream, and a limit of others with nothing left must be seen without a break.
 	driftTime = time.Minute
 	waitTime  = 5 * time.Second
+	limitTime = 5 * time.Second
 )
 
 // Rules turn readings into reasons. They belong to one goroutine.
@@ -38,10 +39,10 @@ type Rules struct {
 	// storm is the reading that refusals are counted from, at stormFrom.
 	storm     Reading
 	stormFrom time.Time
-	// driftFrom and waitFrom are since when there is one; zero if there is
+	// driftFrom, waitFrom and limitFrom are since when there is one; zero if there is
 	// none.
-	driftFrom, waitFrom time.Time
-	reasons             map[string]*observed
+	driftFrom, waitFrom, limitFrom time.Time
+	reasons                        map[string]*observed
 }
 
 // observed is a reason that was seen; count is how many events it had since it began.
@@ -95,6 +96,9 @@ func (r *Rules) lookAtLevels(now Reading, at time.Time) {
 	}
 	if lasts(&r.waitFrom, now.Waiting > 0, at, waitTime) {
 		r.seen(names.HealthStreamsExhausted, at).sign.Text = fmt.Sprintf("every stream is leased, and %s", plural(uint64(now.Waiting), "caller waits", "callers wait"))
+	}
+	if lasts(&r.limitFrom, now.Exhausted != "", at, limitTime) {
+		r.seen(names.HealthMemoryLimit, at).sign.Text = "nothing is left of the limit in " + now.Exhausted
 	}
 }
 
@@ -162,6 +166,8 @@ type Reading struct {
 	// those of the pool.
 	Poisoned uint64
 	Drift    int64
+	// Exhausted names a limit that others set and of which nothing is left.
+	Exhausted string
 	// Guarding is whether the guard guards blocks.
 	Guarding bool
 	// Waiting is callers that wait while every stream is leased.
@@ -175,9 +181,10 @@ type Sources struct {
 	Streams    readings.StreamStats
 	Operations metrics.Operations
 	Findings   *telemetry.Findings
-	// Drift and Lost are those of [Reading].
-	Drift int64
-	Lost  uint64
+	// Drift, Exhausted and Lost are those of [Reading].
+	Drift     int64
+	Exhausted string
+	Lost      uint64
 }
 
 // Reading is what the rules look at of all that.
@@ -189,6 +196,7 @@ func (s Sources) Reading() Reading {
 		Underflows: s.Stats.Underflows,
 		Poisoned:   s.Stats.Poisoned,
 		Drift:      s.Drift,
+		Exhausted:  s.Exhausted,
 		Lost:       s.Lost,
 	}
 	for _, op := range []oplog.Op{oplog.OpAllocate, oplog.OpReserve} {

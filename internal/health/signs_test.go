@@ -97,6 +97,7 @@ func TestLevelsMustLast(t *testing.T) {
 	}{
 		names.HealthLedgerDrift:      {func(r *Reading, on bool) { r.Drift = map[bool]int64{true: -1}[on] }, driftTime},
 		names.HealthStreamsExhausted: {func(r *Reading, on bool) { r.Waiting = map[bool]int{true: 3}[on] }, waitTime},
+		names.HealthMemoryLimit:      {func(r *Reading, on bool) { r.Exhausted = map[bool]string{true: "dmem.max"}[on] }, limitTime},
 	} {
 		w := watch(t)
 		for range 5 { // never for long enough
@@ -170,7 +171,7 @@ func TestReasonsComeGravestFirstAndSayWhatAndSince(t *testing.T) {
 func TestEveryReasonIsKnown(t *testing.T) {
 	w := watch(t)
 	w.pass(time.Second)
-	w.now = Reading{Findings: 1, Requests: 10, Refusals: 10, Underflows: 1, Unguarded: 1, Lost: 1, Poisoned: 1, Drift: 1, Waiting: 1, Guarding: true}
+	w.now = Reading{Findings: 1, Requests: 10, Refusals: 10, Underflows: 1, Unguarded: 1, Lost: 1, Poisoned: 1, Drift: 1, Waiting: 1, Exhausted: "dmem.max", Guarding: true}
 	got := append([]string{names.HealthStickyError}, w.pass(2*driftTime)...)
 	if want := names.HealthReasons[:]; !slices.Equal(got, want) {
 		t.Errorf("the reasons are %v, want %v", got, want)

@@ -15,17 +15,10 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/readings"
 )
 
-// Root is the folder that stands for the root of the file system, and Environment reads a variable.
-// Tests replace them; [New] keeps what they are then.
-var (
-	Root        = "/"
-	Environment = os.Getenv
-)
+// Root is the folder that stands for the root of the file system. Tests replace it; [New] keeps it.
+var Root = "/"
 
-// The sources, and what they are named by.
 const (
-	CGroup, NVML, MPS = "cgroup", "nvml", "mps"
-
 	mounted  = "/sys/fs/cgroup"
 	variable = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 )
@@ -47,26 +40,26 @@ type Reader struct {
 // New returns a reader of d's limits. NVML says what is the limit of a control group, by its folder,
 // and how many bytes are used of it; nil if it cannot.
 func New(d Device, nvml func(group string) (limit, used uint64, ok bool)) *Reader {
-	return &Reader{d, Root, Environment, nvml}
+	return &Reader{d, Root, os.Getenv, nvml}
 }
 
-// Read reads all limits there are; Allowed is not set. It reads some small files, and may call NVML.
+// Read reads all limits there are; what [Allow] sets is not. It reads some small files, and may call NVML.
 func (r *Reader) Read() (all []readings.MemoryLimit) {
 	for _, group := range r.path() {
 		folder := path.Join(mounted, group)
 		if limit, ok := r.device.region(r.text(folder + "/dmem.max")); ok {
 			used, _ := r.device.region(r.text(folder + "/dmem.current"))
-			all = append(all, readings.MemoryLimit{Source: CGroup, Name: folder + "/dmem.max", Bytes: limit, Used: used})
+			all = append(all, readings.MemoryLimit{Source: "cgroup", Name: folder + "/dmem.max", Bytes: limit, Used: used})
 		}
 		if r.groups == nil {
 			continue
 		}
 		if limit, used, ok := r.groups(folder); ok {
-			all = append(all, readings.MemoryLimit{Source: NVML, Name: folder, Bytes: limit, Used: used})
+			all = append(all, readings.MemoryLimit{Source: "nvml", Name: folder, Bytes: limit, Used: used})
 		}
 	}
 	if limit, ok := r.device.pinned(r.environment(variable)); ok {
-		all = append(all, readings.MemoryLimit{Source: MPS, Name: variable, Bytes: limit})
+		all = append(all, readings.MemoryLimit{Source: "mps", Name: variable, Bytes: limit})
 	}
 	return all
 }
@@ -158,13 +151,14 @@ func size(text string) (uint64, bool) {
 // stacks and printf, and libraries for their workspaces.
 func Headroom(of uint64) uint64 { return min(of/32, 256<<20) }
 
-// Allow says in each limit how much a runtime may hold that holds so much, and returns the least of
-// them; no limit allows everything.
+// Allow says in each limit how much a runtime may hold that holds so much, which is used of the limit
+// whatever was told, and returns the least of them; no limit allows everything.
 func Allow(all []readings.MemoryLimit, held uint64) readings.MemoryLimit {
 	least := readings.MemoryLimit{Allowed: math.MaxUint64}
 	for i := range all {
 		l := &all[i]
-		left := l.Bytes - min(l.Bytes, max(l.Used, held))
+		l.Used = max(l.Used, held)
+		left := l.Bytes - min(l.Bytes, l.Used)
 		l.Allowed = max(1, held+left-min(left, Headroom(l.Bytes))) // 0 would be no limit
 		if l.Allowed < least.Allowed {
 			least = *l

@@ -49,10 +49,10 @@ func TestLimitsOfAllControlGroupsOnTheWayAreRead(t *testing.T) {
 		return 6 * gib, gib / 2, group == "/sys/fs/cgroup/pods"
 	}
 	want := []readings.MemoryLimit{
-		{Source: CGroup, Name: "/sys/fs/cgroup/pods/dmem.max", Bytes: 4 * gib, Used: gib},
-		{Source: NVML, Name: "/sys/fs/cgroup/pods", Bytes: 6 * gib, Used: gib / 2},
-		{Source: CGroup, Name: "/sys/fs/cgroup/dmem.max", Bytes: 8 * gib},
-		{Source: MPS, Name: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", Bytes: 3 * gib},
+		{Source: "cgroup", Name: "/sys/fs/cgroup/pods/dmem.max", Bytes: 4 * gib, Used: gib},
+		{Source: "nvml", Name: "/sys/fs/cgroup/pods", Bytes: 6 * gib, Used: gib / 2},
+		{Source: "cgroup", Name: "/sys/fs/cgroup/dmem.max", Bytes: 8 * gib},
+		{Source: "mps", Name: "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", Bytes: 3 * gib},
 	}
 	if diff := cmp.Diff(want, r.Read()); diff != "" {
 		t.Errorf("the limits differ (-want +got):\n%s", diff)
@@ -165,7 +165,7 @@ func FuzzRead(f *testing.F) {
 		r.environment = func(string) string { return variable }
 		all := r.Read()
 		for _, l := range all {
-			if l.Source == CGroup && !strings.Contains(limit, fmt.Sprint(l.Bytes)) {
+			if l.Source == "cgroup" && !strings.Contains(limit, fmt.Sprint(l.Bytes)) {
 				t.Errorf("%d is not in %q", l.Bytes, limit)
 			}
 		}

@@ -56,6 +56,8 @@ type Source struct {
 	Incidents func() incident.Stats
 	// Memory is what the device's memory was when it was last read.
 	Memory func() DeviceMemory
+	// Limits are the limits that others set on the device's memory, when it was last read.
+	Limits func() []readings.MemoryLimit
 	// History is the state of the history in memory.
 	History func() HistoryStats
 	// Info says which device it is; the zero DeviceInfo is left out.
@@ -94,6 +96,7 @@ func (s Source) groups() []group {
 		read(stats, statMetrics...),
 		read(s.Windows, windowMetrics),
 		read(s.Memory, memoryMetrics...),
+		read(s.Limits, limitMetrics),
 		read(known(s.Info), infoMetrics),
 		read(s.amountsByTag(), holderMetrics...),
 		read(s.tagPeaks(), tagPeakMetric),

@@ -101,6 +101,9 @@ func fullSource(d metrics.Device) metrics.Source {
 		Windows: func() []readings.WindowPeak {
 			return []readings.WindowPeak{{Length: 15 * time.Second, Live: 71, Outstanding: 72}, {Length: time.Minute, Live: 73, Outstanding: 74}}
 		},
+		Limits: func() []readings.MemoryLimit {
+			return []readings.MemoryLimit{{Source: "cgroup", Allowed: 82}, {Source: "cgroup", Allowed: 81}, {Source: "cgroup", Allowed: 83}, {Source: "mps", Allowed: 84}}
+		},
 		Streams: func() readings.StreamStats {
 			return readings.StreamStats{Max: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquires: 50, Refused: 5, WaitTime: 1500 * time.Millisecond, OldestAge: 2500 * time.Millisecond}
 		},
@@ -181,7 +184,7 @@ func TestCollectorOfTwoPlainDevices(t *testing.T) {
 	c := must.Get(metrics.NewCollector(
 		metrics.Source{Device: &device{stats: core.Stats{Limit: 5}}}, metrics.Source{Device: &device{ordinal: 1, stats: core.Stats{Limit: 7}}}))(t)
 	const want = `
-# HELP gpumem_budget_limit_bytes Budget of the device, 0 if there is none.
+# HELP gpumem_budget_limit_bytes Budget of the device, 0 if there is none: what was set or, of a GPU, what was free at first, and never more than others allow.
 # TYPE gpumem_budget_limit_bytes gauge
 gpumem_budget_limit_bytes{device="0"} 5
 gpumem_budget_limit_bytes{device="1"} 7
@@ -199,8 +202,8 @@ func TestEachStateAndReasonOfHealthIsASeries(t *testing.T) {
 			h := core.Health{State: state, Signs: []core.HealthSign{{Reason: reason}}}
 			c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, Health: func() core.Health { return h }}))(t)
 			states, reasons := samplesBy(t, c, "gpumem_health", "state"), samplesBy(t, c, "gpumem_health_reasons", "reason")
-			if len(states) != 4 || len(reasons) != 8 {
-				t.Errorf("%d states, %d reasons, want all 4 and 8", len(states), len(reasons))
+			if len(states) != 4 || len(reasons) != 9 {
+				t.Errorf("%d states, %d reasons, want all 4 and 9", len(states), len(reasons))
 			}
 			for name, v := range states {
 				if (v == 1) != (name == state) {

@@ -18,6 +18,20 @@ func sendWindows(windows []readings.WindowPeak, out sender) {
 	}
 }
 
+var limitMetrics = family[[]readings.MemoryLimit]{gauge("gpumem_limit_bytes", "The most that this runtime may hold of the device by limits that others set, by who tells of them: cgroup (the controller dmem), nvml or mps. It is what the runtime holds, and what is left of the limit; of several the least. Left out where there is none.", "source"), sendLimits}
+
+func sendLimits(limits []readings.MemoryLimit, out sender) {
+	least := map[string]uint64{}
+	for _, l := range limits {
+		if before, ok := least[l.Source]; !ok || l.Allowed < before {
+			least[l.Source] = l.Allowed
+		}
+	}
+	for source, bytes := range least {
+		out.count(bytes, source)
+	}
+}
+
 // DeviceMemory is what the driver said of the device's memory when it was last
 // asked, which no scrape does. All sizes are bytes.
 type DeviceMemory struct {

@@ -14,7 +14,7 @@ var statMetrics = []family[core.Stats]{
 	{gauge("gpumem_memory_peak_bytes", "Highest live bytes so far, padding included; what the guard quarantines is not live."), whole(func(s core.Stats) uint64 { return s.PeakBytes })},
 	{gauge("gpumem_memory_requested_peak_bytes", "Highest live bytes so far as callers asked for them."), whole(func(s core.Stats) uint64 { return s.PeakRequested })},
 	{gauge("gpumem_memory_outstanding_peak_bytes", "Highest sum of live, pending and quarantined bytes so far, padding included."), whole(func(s core.Stats) uint64 { return s.PeakOutstanding })},
-	{gauge("gpumem_budget_limit_bytes", "Budget of the device, 0 if there is none."), whole(func(s core.Stats) uint64 { return s.Limit })},
+	{gauge("gpumem_budget_limit_bytes", "Budget of the device, 0 if there is none: what was set or, of a GPU, what was free at first, and never more than others allow."), whole(func(s core.Stats) uint64 { return s.Limit })},
 	{gauge("gpumem_budget_charged_bytes", "Bytes that count against the budget."), whole(func(s core.Stats) uint64 { return s.Charged })},
 	{gauge("gpumem_budget_claimed_bytes", "Bytes reserved and not yet drawn."), whole(func(s core.Stats) uint64 { return s.Claimed })},
 	{gauge("gpumem_budget_claims", "Open reservations."), whole(func(s core.Stats) uint64 { return s.Claims })},

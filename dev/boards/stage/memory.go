@@ -2,13 +2,38 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/limits"
 )
+
+// asGPU is a device that says that it is a GPU.
+type asGPU struct{ driver.Driver }
+
+// Unwrap returns the device.
+func (d asGPU) Unwrap() driver.Driver { return d.Driver }
+
+// Properties has a GPU's.
+func (d asGPU) Properties() (driver.Properties, error) {
+	p, err := d.Driver.Properties()
+	p.DriverVersion, p.PCIBusID = 13040, "0000:19:00.0"
+	return p, err
+}
+
+// limit writes what the kernel says of the control group of a process.
+func (p *player) limit(bytes string) {
+	for name, text := range map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/dmem.max": "nvidia/0000:19:00.0/vidmem " + bytes + "\n"} {
+		name = filepath.Join(p.folder, name)
+		_ = os.MkdirAll(filepath.Dir(name), 0o700) // or the panel shows nothing
+		_ = os.WriteFile(name, []byte(text), 0o600)
+	}
+}
 
 func small(_ *player, cfg *fencepost.Config) { cfg.Budget = limit }
 
@@ -97,6 +122,12 @@ var memoryScenes = []scene{
 	{name: "foreign", act: func(s *steps) {
 		s.try(func() error { _, err := s.device.MemAlloc(64 * mib); return err })
 	}},
+	// The control group's limit on the memory of a device that says that it is a GPU is raised.
+	{name: "contained", configure: func(p *player, cfg *fencepost.Config) {
+		limits.Root = p.folder
+		p.limit("67108864")
+		cfg.Driver = asGPU{cfg.Driver}
+	}, act: func(s *steps) { s.limit("134217728") }},
 	// A block is freed behind the runtime's back.
 	{name: "drift", act: func(s *steps) {
 		on, b := s.hold("drift", 32*mib)

@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/nvml"
@@ -298,6 +299,21 @@ func TestNobodyIsToldToInstallADriverWhereThereIsNone(t *testing.T) {
 		r := Report{Build: Build{Platform: platform}}
 		if fix := r.noGPUFix(); !strings.Contains(fix, want) {
 			t.Errorf("%s: %q", platform, fix)
+		}
+	}
+}
+
+func TestLimitsOfOthersAreTold(t *testing.T) {
+	s := machine()
+	s.Test = func(context.Context, fencepost.Config) SelfTest {
+		return SelfTest{OK: true, Device: &fencepost.DeviceChoice{Kind: fencepost.CUDA},
+			Limits: []readings.MemoryLimit{{Source: "cgroup", Name: "/sys/fs/cgroup/pod/dmem.max", Bytes: 8 << 30, Used: 1 << 30, Allowed: 6 << 30}}}
+	}
+	var out strings.Builder
+	Collect(t.Context(), s, fencepost.Config{}).Print(&out)
+	for _, want := range []string{"limit by cgroup", "8.0 GiB in /sys/fs/cgroup/pod/dmem.max", "1.0 GiB used", "6.0 GiB"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the text lacks %q:\n%s", want, out.String())
 		}
 	}
 }

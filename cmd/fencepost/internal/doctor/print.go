@@ -121,6 +121,9 @@ func (r *Report) printSelfTest(p printer) {
 		p.line("stack", "%s", t.Stack)
 		p.line("budget", "%s", terminal.Size(t.Budget))
 	}
+	for _, l := range t.Limits {
+		p.line("limit by "+l.Source, "%s in %s, %s used, so the runtime may hold %s", terminal.Size(l.Bytes), l.Name, terminal.Size(l.Used), terminal.Size(l.Allowed))
+	}
 	if t.Pool != nil {
 		p.line("pool", "%s", t.Pool)
 	}

@@ -8,6 +8,7 @@ package doctor
 
 import (
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 )
 
 // Report is what was found. Sizes are bytes.
@@ -122,6 +123,8 @@ type SelfTest struct {
 	Stack  string                  `json:"stack,omitempty"`
 	// Budget is the limit in force.
 	Budget uint64 `json:"budget,omitempty"`
+	// Limits are those that others set on the device's memory, as [fencepost.Runtime.MemoryLimits] has them.
+	Limits []readings.MemoryLimit `json:"limits,omitempty"`
 	// Pool is what the pool had when all of the test was freed; nil without a pool.
 	Pool *Pool `json:"pool,omitempty"`
 	// RedZones is whether the device compared the red zones around a block. A

@@ -32,6 +32,7 @@ func Test(ctx context.Context, cfg fencepost.Config) (t SelfTest) {
 	}
 	choice := rt.DeviceChoice()
 	t.Device, t.Stack, t.Budget = &choice, rt.String(), rt.Stats().Limit
+	t.Limits = rt.MemoryLimits()
 	t.KernelLog = rt.GuardStatus().KernelLog
 	err = t.use(ctx, rt)
 	if err == nil {
