@@ -66,7 +66,6 @@ func (l Limits) EachEvent(name string, r io.Reader, yield func(line string, e op
 type eventLine struct {
 	logLine
 	Time       *time.Time     `json:"time"`
-	Duration   int64          `json:"duration_ns"`
 	Layer      string         `json:"layer"`
 	Launch     string         `json:"launch"`
 	LaunchID   uint64         `json:"launch_id"`
@@ -79,7 +78,6 @@ type eventLine struct {
 	TraceID    string         `json:"trace_id"`
 	SpanID     string         `json:"span_id"`
 	Timed      *workline.Line `json:"timed"`
-	Job        *workline.Job  `json:"job"`
 }
 
 // logClock turns the times of a log into instants.

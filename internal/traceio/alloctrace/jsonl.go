@@ -4,30 +4,34 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/workline"
 )
 
 // logLine is what replay reads of a record of decorators/logging. Pointers
 // tell a missing key from a zero; keys that replay does not use are left to
 // the tools that do.
 type logLine struct {
-	Op         *string `json:"op"`
-	Seq        uint64  `json:"seq"`
-	MonoNS     *int64  `json:"mono_ns"`
-	Device     int     `json:"device"`
-	Stream     *uint64 `json:"stream"`
-	Ptr        *string `json:"ptr"`
-	Generation *uint64 `json:"generation"`
-	Tag        string  `json:"tag"`
-	Requested  *uint64 `json:"requested"`
-	Bytes      *uint64 `json:"bytes"`
-	Error      string  `json:"error"`
-	Kind       string  `json:"kind"`
-	Relieved   bool    `json:"relieved"`
+	Op         *string       `json:"op"`
+	Seq        uint64        `json:"seq"`
+	MonoNS     *int64        `json:"mono_ns"`
+	Duration   int64         `json:"duration_ns"`
+	Device     int           `json:"device"`
+	Stream     *uint64       `json:"stream"`
+	Ptr        *string       `json:"ptr"`
+	Generation *uint64       `json:"generation"`
+	Tag        string        `json:"tag"`
+	Requested  *uint64       `json:"requested"`
+	Bytes      *uint64       `json:"bytes"`
+	Error      string        `json:"error"`
+	Kind       string        `json:"kind"`
+	Relieved   bool          `json:"relieved"`
+	Job        *workline.Job `json:"job"`
 }
 
 // operation is the line's operation.
@@ -44,8 +48,11 @@ func (l *logLine) operation() (oplog.Op, *ParseError) {
 	return 0, bad("op", *l.Op, "unknown operation")
 }
 
-// logRows parses records of Fencepost's log, and notes their numbers.
-type logRows struct{ numbers *numbers }
+// logRows parses records of Fencepost's log, and notes their numbers and jobs.
+type logRows struct {
+	numbers *numbers
+	jobs    *[]Job
+}
 
 func (logRows) mayBeCut(string) bool { return false }
 
@@ -56,6 +63,13 @@ func (p logRows) parse(line string) (row Row, ok bool, err *ParseError) {
 		return Row{}, false, jsonError(line, jsonErr)
 	}
 	p.numbers.note(l.Seq)
+	if l.Op != nil && *l.Op == oplog.OpJob.String() {
+		job, err := l.job()
+		if err == nil {
+			*p.jobs = append(*p.jobs, job)
+		}
+		return Row{}, false, err
+	}
 	action, err := l.action()
 	if err != nil || action == 0 {
 		return Row{}, false, err
@@ -97,7 +111,8 @@ func (l *logLine) row(action Action) (row Row, err *ParseError) {
 		return Row{}, err
 	}
 	// The padded size stands in for what the program asked for.
-	row = Row{Action: action, Time: time.Duration(*l.MonoNS), Stream: *l.Stream, Tag: l.Tag, Device: l.Device, Bytes: *cmp.Or(l.Requested, l.Bytes, new(uint64))}
+	row = Row{Action: action, Time: time.Duration(*l.MonoNS), Stream: *l.Stream, Tag: l.Tag, Device: l.Device, Bytes: *cmp.Or(l.Requested, l.Bytes, new(uint64)),
+		Padded: *cmp.Or(l.Bytes, new(uint64))}
 	if action == AllocateFailure {
 		row.Error = l.Error
 	} else {
@@ -105,6 +120,31 @@ func (l *logLine) row(action Action) (row Row, err *ParseError) {
 	}
 	row.Pointer, err = l.pointer()
 	return row, err
+}
+
+// longestJob is a year, and mostJobBytes is more than any device has.
+const (
+	longestJob   = 365 * 24 * time.Hour
+	mostJobBytes = 1 << 42
+)
+
+// job is what the record of a job says. Readers add such numbers up.
+func (l *logLine) job() (Job, *ParseError) {
+	err := l.check()
+	switch {
+	case err != nil:
+		return Job{}, err
+	case l.Job == nil:
+		return Job{}, bad("job", "", "missing")
+	case l.Duration < 0 || time.Duration(l.Duration) > longestJob || *l.MonoNS > math.MaxInt64/2:
+		return Job{}, bad("duration_ns", strconv.FormatInt(l.Duration, 10), "negative, or longer than a year")
+	case *cmp.Or(l.Bytes, new(uint64)) > mostJobBytes:
+		return Job{}, bad("bytes", strconv.FormatUint(*l.Bytes, 10), "more than any device has")
+	}
+	j := Job{Name: l.Tag, Start: time.Duration(*l.MonoNS), Duration: time.Duration(l.Duration), Stream: *l.Stream, Device: l.Device, Bytes: *cmp.Or(l.Bytes, new(uint64))}
+	j.Waited = min(max(0, time.Duration(l.Job.ForMemory)), j.Duration)
+	j.Waited += min(max(0, time.Duration(l.Job.ForStream)), j.Duration-j.Waited)
+	return j, nil
 }
 
 // check refuses what no record has.

@@ -48,9 +48,9 @@ func TestLogsOfTheLoggingDecoratorAreRead(t *testing.T) {
 		"RMM's CSV":  {func(w io.Writer) logging.Sink { return logging.NewCSVSink(w, logging.Queue{}) }, alloctrace.FormatRMM, []string{"Tag", "Generation", "Error"}},
 	}
 	want := []alloctrace.Row{
-		{Action: alloctrace.Allocate, Pointer: 0x7f00, Bytes: 100, Stream: 3, Tag: `say "x"`, Generation: 5},
-		{Action: alloctrace.AllocateFailure, Bytes: 100, Stream: 3, Tag: `say "x"`, Error: "out of device memory"},
-		{Action: alloctrace.Free, Pointer: 0x7f00, Bytes: 100, Stream: 3, Tag: `say "x"`, Generation: 5},
+		{Action: alloctrace.Allocate, Pointer: 0x7f00, Bytes: 100, Padded: 356, Stream: 3, Tag: `say "x"`, Generation: 5},
+		{Action: alloctrace.AllocateFailure, Bytes: 100, Padded: 356, Stream: 3, Tag: `say "x"`, Error: "out of device memory"},
+		{Action: alloctrace.Free, Pointer: 0x7f00, Bytes: 100, Padded: 356, Stream: 3, Tag: `say "x"`, Generation: 5},
 	}
 	for name, s := range sinks {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ func (l Limits) Read(name string, r io.Reader) (*Trace, error) {
 	for {
 		row, err := d.Next()
 		if errors.Is(err, io.EOF) {
-			t.Skipped, t.Passed = d.Skipped(), d.Passed()
+			t.Skipped, t.Passed, t.Jobs = d.Skipped(), d.Passed(), d.Jobs()
 			return t, nil
 		}
 		if err != nil {

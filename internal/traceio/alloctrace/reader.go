@@ -41,6 +41,7 @@ type Reader struct {
 	skipped      int
 	passed       Passed
 	numbers      numbers
+	jobs         []Job
 	// pending is a first line that is a row, until it is read; unended says that
 	// the current line is the last one and has no end.
 	pending *string
@@ -85,7 +86,7 @@ func (d *Reader) detect() error {
 		return bad("header", "", "this is "+kind+supported).at(d.name, 1)
 	}
 	if head[0] == '{' {
-		d.format, d.parser = FormatLog, logRows{&d.numbers}
+		d.format, d.parser = FormatLog, logRows{&d.numbers, &d.jobs}
 		return nil
 	}
 	line, long, err := d.read()
@@ -147,6 +148,9 @@ func (d *Reader) refuse(wrong *ParseError) error {
 	}
 	return wrong.at(d.name, d.line)
 }
+
+// Jobs are those that had ended so far, in the order of their ends; they are among the records passed over.
+func (d *Reader) Jobs() []Job { return d.jobs }
 
 // Passed is what was passed over so far.
 func (d *Reader) Passed() Passed {

@@ -67,6 +67,9 @@ type Row struct {
 	Pointer uint64
 	// Bytes is the size that the program asked for, without any padding.
 	Bytes uint64
+	// Padded is what the device was asked for, with padding and red zones; zero if
+	// that is not known.
+	Padded uint64
 	// Stream is the recorded stream number or handle.
 	Stream uint64
 	// PerThread says that Stream is the handle of the per-thread default
@@ -117,12 +120,27 @@ func (r Row) StreamKey() StreamKey {
 	return k
 }
 
+// Job is a job that has ended.
+type Job struct {
+	Name string
+	// Start is on the clock of the rows, Duration until the end with what the job Waited for a reservation
+	// and a stream.
+	Start, Duration, Waited time.Duration
+	// Stream is the first that the job had, zero if none.
+	Stream uint64
+	Device int
+	// Bytes is the most that was live of what it allocated, with padding and red zones.
+	Bytes uint64
+}
+
 // Trace is a whole trace, every row of it valid, in the order of the file.
 type Trace struct {
 	// Name is the name that the trace was read under, usually a path.
 	Name   string
 	Format Format
 	Rows   []Row
+	// Jobs are those that ended, in the order of their ends; logs of Fencepost have them.
+	Jobs []Job
 	// Skipped counts the records of a log that replay has no use for, such
 	// as prepared uses.
 	Skipped int
