@@ -1,6 +1,6 @@
 // Command fencepost shows and exercises the runtime: "demo" runs the whole
 // stack on real allocation traces and on a sort and hash join, "replay" plays
-// allocation traces of the user's, "history" converts a log for the viewers of
+// allocation traces of the user's, "fit" says how much memory such a program needs, "history" converts a log for the viewers of
 // Perfetto and PyTorch, "why" says what a request waited for on the device, "doctor"
 // says what a machine has and what is missing, "guard" switches the debug guard of a
 // running process, and "incident" prints the files in which a process wrote what was found.
@@ -59,7 +59,7 @@ func runUntil(ctx context.Context, args []string) int {
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	code := exitClean
-	root.AddCommand(demoCommand(c, &code), replayCommand(c, &code), historyCommand(c), whyCommand(c), doctorCommand(c, &code), guardCommand(c, &code), incidentCommand(c, &code))
+	root.AddCommand(demoCommand(c, &code), replayCommand(c, &code), fitCommand(c, &code), historyCommand(c), whyCommand(c), doctorCommand(c, &code), guardCommand(c, &code), incidentCommand(c, &code))
 	root.SetArgs(args)
 	root.SetOut(c.out)
 	root.SetErr(c.problems)

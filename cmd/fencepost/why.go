@@ -88,16 +88,7 @@ func list(c *console, device *explain.Device) {
 
 // readDevice reads the history of a file or a running process.
 func readDevice(ctx context.Context, c *console, from string, limits alloctrace.Limits) (_ *explain.Device, err error) {
-	var in io.ReadCloser
-	at, notURL := url.Parse(from)
-	if asked := notURL == nil && (at.Scheme == "http" || at.Scheme == "https"); asked {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, historyTime)
-		defer cancel()
-		in, err = askHistory(ctx, at)
-	} else {
-		in, err = os.Open(from)
-	}
+	ctx, in, err := openHistory(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +113,34 @@ func readDevice(ctx context.Context, c *console, from string, limits alloctrace.
 	return explain.New(events), nil
 }
 
+// openHistory opens a file, or asks a running process if from is a URL: until the context ends that comes with it.
+func openHistory(ctx context.Context, from string) (context.Context, io.ReadCloser, error) {
+	at, err := url.Parse(from)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" {
+		in, err := os.Open(from)
+		return ctx, in, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, historyTime)
+	in, err := askHistory(ctx, at)
+	if err != nil {
+		cancel()
+		return ctx, nil, err
+	}
+	return ctx, answer{in, cancel}, nil
+}
+
+// answer is an answer whose context ends when it is closed.
+type answer struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close closes both.
+func (e answer) Close() error {
+	defer e.cancel()
+	return e.ReadCloser.Close()
+}
+
 // askHistory asks a running process for its history.
 func askHistory(ctx context.Context, at *url.URL) (io.ReadCloser, error) {
 	if strings.Trim(at.Path, "/") == "" {
@@ -133,11 +152,11 @@ func askHistory(ctx context.Context, at *url.URL) (io.ReadCloser, error) {
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, &problemError{fmt.Errorf("why: %w; does the process serve its history there?", err)}
+		return nil, &problemError{fmt.Errorf("%w; does the process serve its history there?", err)}
 	}
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-		return nil, errors.Join(&problemError{fmt.Errorf("why: %s: %s: %s", at, response.Status, strings.TrimSpace(string(text)))}, response.Body.Close())
+		return nil, errors.Join(&problemError{fmt.Errorf("%s: %s: %s", at, response.Status, strings.TrimSpace(string(text)))}, response.Body.Close())
 	}
 	return response.Body, nil
 }

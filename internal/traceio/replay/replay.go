@@ -36,6 +36,10 @@ type Config struct {
 	// Speed is how much faster than recorded to go, from [MinSpeed] to
 	// [MaxSpeed]: 1 keeps the recorded times. 0 does not wait at all.
 	Speed float64
+	// Padded plays the sizes that the recorded device was asked for, where they are known.
+	Padded bool
+	// Played, if not nil, is called behind each row.
+	Played func(row *alloctrace.Row)
 	// Draining, if not nil, is called when the rows are played, and what it
 	// returns when the device is done with all frees.
 	Draining func() (done func())
@@ -112,6 +116,9 @@ func (p *player) play(ctx context.Context, t *alloctrace.Trace) error {
 		if err := p.row(ctx, row); err != nil {
 			return fmt.Errorf("%s:%d: %s: %w", t.Name, row.Line, row.Action, err)
 		}
+		if p.cfg.Played != nil {
+			p.cfg.Played(row)
+		}
 	}
 	return nil
 }
@@ -178,8 +185,12 @@ func (p *player) allocate(ctx context.Context, row *alloctrace.Row) error {
 	if tag == "" {
 		tag = "replay"
 	}
+	bytes := row.Bytes
+	if p.cfg.Padded {
+		bytes = max(bytes, row.Padded)
+	}
 	began := time.Now()
-	b, err := p.cfg.Runtime.Allocate(ctx, core.Request{Bytes: row.Bytes, Stream: lease.ID(), Tag: tag})
+	b, err := p.cfg.Runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: lease.ID(), Tag: tag})
 	p.allocs = append(p.allocs, time.Since(began))
 	if errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrOutOfMemory) {
 		if p.report.Refusals++; p.report.Refusals == 1 {

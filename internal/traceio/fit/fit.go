@@ -1,0 +1,312 @@
+// Package fit says what a recorded program needs on a machine: it plays the recording through the real stack on a
+// simulated device with the machine's memory.
+package fit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
+)
+
+// MostMemory is the most bytes that a machine may have.
+const MostMemory = 1 << 40
+
+// Machine is what a recording is to run on.
+type Machine struct {
+	// Memory is how many bytes of the device the program may have; 0 is as many as it takes.
+	Memory uint64
+	// Resource and Guard are those of [fencepost.Config]. An empty Guard adds nothing to the recording: a log's blocks
+	// have the sizes that the device was asked for, with the padding of the guard that was there.
+	Resource fencepost.Backend
+	Guard    fencepost.GuardMode
+	// Jobs lets the recorded jobs in by their peaks, so many at once at most, and moves what they did to when they are
+	// in. 0 plays everything when it was recorded.
+	Jobs int
+	// Device is whose part of the recording is played, by its number; -1 is the only one that it has.
+	Device int
+}
+
+// Report is what the machine would see. Sizes are bytes.
+type Report struct {
+	File     string `json:"file"`
+	Format   string `json:"format"`
+	Resource string `json:"resource"`
+	// Memory is the machine's, 0 if it was not said.
+	Memory uint64 `json:"memory_bytes"`
+	// Fits: no request is refused, and no job. Margin is Memory less Needs.
+	Fits   bool  `json:"fits"`
+	Margin int64 `json:"margin_bytes"`
+	// Needs is the smallest memory on which none was refused, within Within: found by bisection, of
+	// which each step plays everything.
+	Needs  uint64 `json:"needs_bytes"`
+	Within uint64 `json:"needs_within_bytes"`
+	// Requests is how many allocations there are, Refused how many of them were refused, FirstRefusal the
+	// first. Unplayed are those of jobs that were refused.
+	Requests     uint64 `json:"requests"`
+	Refused      uint64 `json:"refused"`
+	FirstRefusal string `json:"first_refusal,omitempty"`
+	Unplayed     uint64 `json:"unplayed,omitempty"`
+	// PeakLive is the most that is live as the program asks for it, PeakCharged the most that counts against a budget:
+	// with padding, red zones, what is pending and in quarantine. PeakReserved is the most that is held of the device,
+	// with what is free beside blocks; with the direct backend that is not known, and it is that of the blocks.
+	PeakLive     uint64 `json:"peak_live_bytes"`
+	PeakCharged  uint64 `json:"peak_charged_bytes"`
+	PeakReserved uint64 `json:"peak_reserved_bytes"`
+	// LowerBounds: the recording lacks some of its program, so all of this may be more. Earlier is how much of what was live
+	// before it is known, and counted from its beginning. Failed are requests that were refused when it was recorded: they are not played.
+	LowerBounds bool   `json:"lower_bounds"`
+	Earlier     uint64 `json:"earlier_bytes"`
+	Failed      uint64 `json:"recorded_failures"`
+	// Jobs is nil if the recording has none.
+	Jobs   *Jobs `json:"jobs,omitempty"`
+	course course
+}
+
+// Predict plays the trace. It takes a dozen replays, of some microseconds for a row each. Errors are those of the stack, [core.InvalidRequestError] for what no machine can be, and ctx's.
+func Predict(ctx context.Context, t *alloctrace.Trace, m Machine) (*Report, error) {
+	if m.Memory > 0 && m.Memory < sim.Granule || m.Memory > MostMemory {
+		return nil, invalid("--memory", fmt.Sprintf("%d bytes: say %d to %d", m.Memory, sim.Granule, uint64(MostMemory)))
+	}
+	t, err := of(t, m.Device)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{trace: t, machine: m, earlier: earlier(t.Rows)}
+	p.rows = append(p.earlier.rows, t.Rows...)
+	if p.jobs, err = jobsOf(t.Jobs, p.rows); err != nil {
+		return nil, err
+	}
+	if m.Jobs > 0 && p.jobs == nil {
+		return nil, invalid("--jobs", "the history has no records of jobs: runtimes log them whose work runs in Runtime.Do")
+	}
+	return p.predict(ctx)
+}
+
+// plan is a trace with a machine.
+type plan struct {
+	trace   *alloctrace.Trace
+	machine Machine
+	earlier earlierBlocks
+	rows    []alloctrace.Row
+	jobs    *jobs
+}
+
+// outcome is what a memory comes to.
+type outcome struct {
+	report   *replay.Report
+	stats    core.Stats
+	admitted admitted
+	course   course
+	peakLive uint64
+}
+
+func (o *outcome) fits() bool { return o.report.Refusals == 0 && o.admitted.refused == 0 }
+
+// holds is the most that was held of the device.
+func (o *outcome) holds() uint64 {
+	if o.report.PeakReserved == 0 { // there is no pool
+		return o.stats.PeakBytes
+	}
+	return o.report.PeakReserved + o.stats.IsolatedHigh
+}
+
+func (p *plan) predict(ctx context.Context) (*Report, error) {
+	enough, err := p.enough(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at, asked := enough, p.machine.Memory
+	if asked > 0 {
+		if at, err = p.try(ctx, asked); err != nil {
+			return nil, err
+		}
+	}
+	r := &Report{File: p.trace.Name, Format: p.trace.Format.String(), Resource: at.report.Resource, Memory: asked, Fits: at.fits(), Refused: at.report.Refusals,
+		Requests: at.report.Allocations, FirstRefusal: at.report.FirstRefusal, PeakLive: at.peakLive, PeakCharged: at.stats.PeakOutstanding, PeakReserved: at.holds(),
+		LowerBounds: enough.report.LowerBounds || p.earlier.blocks > 0, Earlier: p.earlier.bytes, Failed: at.report.RecordedFailures, course: at.course}
+	r.Unplayed = enough.report.Allocations - at.report.Allocations
+	if r.Needs, r.Within, err = p.needs(ctx, enough, at); err != nil {
+		return nil, err
+	}
+	if asked > 0 {
+		r.Margin = int64(asked) - int64(r.Needs)
+	}
+	r.Jobs = p.jobs.report(at.admitted, p.machine.Jobs)
+	return r, nil
+}
+
+// enough plays on a device that has enough.
+func (p *plan) enough(ctx context.Context) (*outcome, error) {
+	live := peak(p.rows, nil)
+	for memory := min(MostMemory, 4*min(live, MostMemory)+1<<30); ; memory = min(MostMemory, 4*memory) {
+		o, err := p.try(ctx, memory)
+		if err != nil || o.fits() {
+			return o, err
+		}
+		if memory == MostMemory {
+			return nil, invalid("history", fmt.Sprintf("it has %d bytes live at once, more than a simulated device can: %s", live, o.report.FirstRefusal))
+		}
+	}
+}
+
+// needs is the smallest memory on which nothing is refused, and how much smaller it may be.
+func (p *plan) needs(ctx context.Context, enough, at *outcome) (memory, within uint64, err error) {
+	low, high := enough.peakLive, granules(enough.holds())
+	if p.machine.Jobs > 0 {
+		low = p.jobs.least()
+	}
+	if asked := p.machine.Memory; asked > 0 && at.fits() {
+		high = min(high, granules(min(at.holds(), asked)), asked)
+	} else if asked > 0 {
+		low = max(low, asked)
+	}
+	low = granules(max(1, low)) - sim.Granule
+	for o := (*outcome)(nil); ; high = granules(high + high/16) { // what serves in a larger memory may be a little too little
+		if o, err = p.try(ctx, max(high, sim.Granule)); err != nil {
+			return 0, 0, err
+		}
+		if o.fits() {
+			break
+		}
+		low = max(low, high)
+	}
+	step := max(sim.Granule, granules(high/1000))
+	for low+step < high {
+		middle := granules(low + (high-low)/2)
+		o, err := p.try(ctx, max(middle, sim.Granule))
+		if err != nil {
+			return 0, 0, err
+		}
+		if o.fits() {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	if asked := p.machine.Memory; asked > 0 && at.fits() {
+		high = min(high, asked) // a guard draws which blocks it pads
+	}
+	return max(high, sim.Granule), step, nil
+}
+
+// granules rounds up to what a device's memory is a multiple of.
+func granules(bytes uint64) uint64 {
+	return (min(bytes, MostMemory) + sim.Granule - 1) / sim.Granule * sim.Granule
+}
+
+// try plays everything on a device of so much memory.
+func (p *plan) try(ctx context.Context, memory uint64) (_ *outcome, err error) {
+	o := &outcome{admitted: p.jobs.admit(memory, p.machine.Jobs)}
+	trace := &alloctrace.Trace{Name: p.trace.Name, Format: p.trace.Format, Rows: p.rows, Passed: p.trace.Passed}
+	if p.machine.Jobs > 0 {
+		trace.Rows = p.jobs.move(p.rows, o.admitted)
+	}
+	guard := p.machine.Guard
+	if guard == "" {
+		guard = fencepost.GuardOff
+	}
+	// Nothing goes on in the background, whose pace is that of this machine and not of the recording.
+	rt, err := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim, Resource: p.machine.Resource, Guard: guard, Streams: 256, Budget: memory,
+		Sim: sim.Config{Bytes: memory / sim.Granule * sim.Granule}, Pool: cuda.PoolConfig{ReapInterval: -1}, Async: cuda.AsyncConfig{ReapInterval: -1}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		_, closing := rt.Close(context.WithoutCancel(ctx))
+		err = errors.Join(err, closing)
+	}()
+	cfg := replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Padded: p.machine.Guard == ""}
+	if p.machine.Resource != fencepost.Direct {
+		cfg.Pool = rt
+	}
+	follows := newFollower(trace.Rows)
+	cfg.Played = func(row *alloctrace.Row) { follows.played(row, rt.Stats) }
+	if o.report, err = replay.Play(ctx, trace, cfg); err != nil {
+		return nil, err
+	}
+	o.stats, o.course = rt.Stats(), follows.course
+	o.peakLive = peak(trace.Rows, nil)
+	return o, nil
+}
+
+// peak is the most bytes that the rows have live at once, of those that may says yes to.
+func peak(rows []alloctrace.Row, may func(i int) bool) (most uint64) {
+	live, sizes := uint64(0), map[alloctrace.Key]uint64{}
+	for i := range rows {
+		row := &rows[i]
+		switch {
+		case row.IsEmpty() || row.Action == alloctrace.AllocateFailure:
+		case row.Action == alloctrace.Free:
+			live -= sizes[row.Key()]
+			delete(sizes, row.Key())
+		case may == nil || may(i):
+			bytes := min(row.Bytes, math.MaxUint64-live) // hostile ones add up to more than there is
+			sizes[row.Key()] += bytes
+			live += bytes
+			most = max(most, live)
+		}
+	}
+	return most
+}
+
+func invalid(field, reason string) error {
+	return &core.InvalidRequestError{Op: "fit", Field: field, Reason: reason}
+}
+
+// of is the part of a trace that is one device's.
+func of(t *alloctrace.Trace, device int) (*alloctrace.Trace, error) {
+	devices := map[int]bool{}
+	for i := range t.Rows {
+		devices[t.Rows[i].Device] = true
+	}
+	names := slices.Sorted(maps.Keys(devices))
+	switch {
+	case len(names) == 0:
+		return nil, invalid("history", "it has no allocation")
+	case device < 0 && len(names) > 1, device >= 0 && !devices[device]:
+		return nil, invalid("--ordinal", fmt.Sprintf("the history is of the devices %v: say which of them", names))
+	case len(names) == 1:
+		return t, nil
+	}
+	part := *t
+	part.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r alloctrace.Row) bool { return r.Device != device })
+	part.Jobs = slices.DeleteFunc(slices.Clone(t.Jobs), func(j alloctrace.Job) bool { return j.Device != device })
+	return &part, nil
+}
+
+// earlierBlocks were live before the recording, which has only their frees.
+type earlierBlocks struct {
+	rows          []alloctrace.Row
+	blocks, bytes uint64
+}
+
+// earlier are the allocations of those, at the recording's beginning.
+func earlier(rows []alloctrace.Row) (e earlierBlocks) {
+	seen := map[alloctrace.Key]bool{}
+	for i := range rows {
+		row := rows[i]
+		if row.Action == alloctrace.AllocateFailure || row.IsEmpty() {
+			continue
+		}
+		if row.Action == alloctrace.Free && !seen[row.Key()] {
+			e.blocks++
+			if row.Bytes > 0 {
+				e.bytes += row.Bytes
+				row.Action, row.Time = alloctrace.Allocate, rows[0].Time
+				e.rows = append(e.rows, row)
+			}
+		}
+		seen[row.Key()] = true
+	}
+	return e
+}

@@ -1,0 +1,141 @@
+package fit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/fit"
+)
+
+// step is one of a program: it allocates its block, or frees it.
+type step struct {
+	block, stream int
+	bytes         uint64
+	free          bool
+}
+
+// program draws a program of several streams whose blocks come and go.
+func program(random *rand.Rand) (steps []step) {
+	streams, largest := 1+random.IntN(4), 1<<(18+random.IntN(8))
+	live, next := []step{}, 0
+	for range 400 {
+		if len(live) > 0 && random.IntN(100) < 45+len(live)/2 {
+			i := random.IntN(len(live))
+			live[i].free = true
+			steps = append(steps, live[i])
+			live = slices.Delete(live, i, i+1)
+			continue
+		}
+		s := step{block: next, stream: random.IntN(streams), bytes: 1 + uint64(random.Float64()*random.Float64()*float64(largest))}
+		next++
+		steps, live = append(steps, s), append(live, s)
+	}
+	return steps
+}
+
+// run runs the program, in which launches use the blocks on other streams, too, if uses says so, and returns what it came to, how many requests were refused, and its log.
+func run(t *testing.T, steps []step, uses bool, cfg fencepost.Config) (stats core.Stats, refused int, log string) {
+	t.Helper()
+	var text bytes.Buffer
+	sink := logging.NewJSONSink(&text, logging.Queue{Size: 1 << 12})
+	cfg.Device, cfg.LogSinks = fencepost.Sim, []logging.Sink{sink}
+	rt := must.Get(fencepost.Open(t.Context(), cfg))(t)
+	streams, leases := make([]core.StreamID, 5), []*cuda.Lease{}
+	for i := range streams {
+		lease := must.Get(rt.Streams().Acquire(t.Context(), "test"))(t)
+		leases, streams[i] = append(leases, lease), lease.ID()
+	}
+	blocks := map[int]core.BlockID{}
+	for _, s := range steps {
+		if id, ok := blocks[s.block]; s.free && ok {
+			must.Get(rt.Deallocate(t.Context(), id))(t)
+			continue
+		} else if s.free {
+			continue
+		}
+		b, err := rt.Allocate(t.Context(), core.Request{Bytes: s.bytes, Stream: streams[s.stream], Tag: "test"})
+		if errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrOutOfMemory) {
+			refused++
+			continue
+		}
+		must.Do(t, err)
+		blocks[s.block] = b.ID
+		if uses {
+			must.Do(t, rt.Launch(t.Context(), streams[(s.stream+s.block%2)%len(streams)], []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error { return nil }))
+		}
+	}
+	stats = rt.Stats()
+	if pool, err := rt.PoolStats(); err == nil {
+		stats.ReservedHigh = pool.ReservedHigh
+	}
+	for _, lease := range leases {
+		must.Do(t, lease.Release())
+	}
+	must.Get(rt.Close(t.Context()))(t)
+	must.Do(t, sink.Close(t.Context()))
+	return stats, refused, text.String()
+}
+
+func read(t *testing.T, log string) *alloctrace.Trace {
+	t.Helper()
+	return must.Get(alloctrace.Read("log", strings.NewReader(log)))(t)
+}
+
+// What is predicted from a program's log is what the program meets under that limit. Blocks that are free behind
+// another stream's use cannot be joined with others until the device is done, and how long that takes is in no log: there a margin of
+// five percent and 16 MiB is what it takes.
+func TestAPredictionIsWhatTheProgramMeets(t *testing.T) {
+	for round := range 8 {
+		seed := uint64(time.Now().UnixNano())
+		t.Run(fmt.Sprintf("%d/seed=%d", round, seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			cfg := fencepost.Config{Resource: []fencepost.Backend{fencepost.Pool, fencepost.Async, fencepost.Direct}[max(0, random.IntN(5)-2)],
+				Guard: []fencepost.GuardMode{fencepost.GuardOff, fencepost.GuardLedger}[random.IntN(2)], Pool: cuda.PoolConfig{ReapInterval: -1}, Async: cuda.AsyncConfig{ReapInterval: -1}}
+			steps, uses := program(random), random.IntN(2) == 1 && cfg.Resource == fencepost.Pool
+			_, _, log := run(t, steps, uses, cfg)
+			trace, machine := read(t, log), fit.Machine{Resource: cfg.Resource}
+			needs := must.Get(fit.Predict(t.Context(), trace, machine))(t)
+			margin := uint64(0)
+			if uses {
+				margin = needs.Needs/20 + 16<<20
+			}
+			for _, memory := range []uint64{needs.PeakLive * 9 / 10, needs.Needs - needs.Within, needs.Needs + margin, needs.Needs + margin + uint64(random.Int64N(1<<28))} {
+				if uses && needs.PeakLive <= memory && memory < needs.Needs {
+					continue
+				}
+				machine.Memory = max(memory, sim.Granule)
+				r := must.Get(fit.Predict(t.Context(), trace, machine))(t)
+				limited := cfg
+				if memory < needs.PeakLive {
+					limited.Patience = -1 // no wait helps
+				}
+				limited.Budget, limited.Sim.Bytes = machine.Memory, machine.Memory/sim.Granule*sim.Granule
+				stats, refused, _ := run(t, steps, uses, limited)
+				if r.Fits != (refused == 0) || r.Fits != (r.Margin >= 0) {
+					t.Errorf("over %s in %d bytes: fits %v with a margin of %d, and %d requests were refused", cfg.Resource, machine.Memory, r.Fits, r.Margin, refused)
+				}
+				if r.Fits && r.PeakLive != stats.PeakRequested {
+					t.Errorf("%d bytes live at most, predicted %d", stats.PeakRequested, r.PeakLive)
+				}
+				held := max(stats.ReservedHigh, stats.PeakBytes)
+				if off := max(held, r.PeakReserved) - min(held, r.PeakReserved); r.Fits && off > held/50+margin {
+					t.Errorf("over %s in %d bytes: %d bytes were held, predicted %d", cfg.Resource, machine.Memory, held, r.PeakReserved)
+				}
+			}
+		})
+	}
+}
