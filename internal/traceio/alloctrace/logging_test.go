@@ -45,7 +45,7 @@ func TestLogsOfTheLoggingDecoratorAreRead(t *testing.T) {
 		ignore []string
 	}{
 		"JSON lines": {func(w io.Writer) logging.Sink { return logging.NewJSONSink(w, logging.Queue{}) }, alloctrace.FormatLog, nil},
-		"RMM's CSV":  {func(w io.Writer) logging.Sink { return logging.NewCSVSink(w, logging.Queue{}) }, alloctrace.FormatRMM, []string{"Tag", "Generation", "Error"}},
+		"RMM's CSV":  {func(w io.Writer) logging.Sink { return logging.NewCSVSink(w, logging.Queue{}) }, alloctrace.FormatRMM, []string{"Tag", "Generation", "Error", "Padded"}},
 	}
 	want := []alloctrace.Row{
 		{Action: alloctrace.Allocate, Pointer: 0x7f00, Bytes: 100, Padded: 356, Stream: 3, Tag: `say "x"`, Generation: 5},

@@ -82,7 +82,7 @@ func Predict(ctx context.Context, t *alloctrace.Trace, m Machine) (*Report, erro
 		return nil, err
 	}
 	p := &plan{trace: t, machine: m, earlier: earlier(t.Rows)}
-	p.rows = append(p.earlier.rows, t.Rows...)
+	p.rows = slices.Concat(p.earlier.rows, t.Rows)
 	if p.jobs, err = jobsOf(t.Jobs, p.rows); err != nil {
 		return nil, err
 	}
@@ -171,14 +171,15 @@ func (p *plan) needs(ctx context.Context, enough, at *outcome) (memory, within u
 		low = max(low, asked)
 	}
 	low = granules(max(1, low)) - sim.Granule
-	for o := (*outcome)(nil); ; high = granules(high + high/16) { // what serves in a larger memory may be a little too little
-		if o, err = p.try(ctx, max(high, sim.Granule)); err != nil {
+	for { // what serves in a larger memory may be a little too little
+		o, err := p.try(ctx, max(high, sim.Granule))
+		if err != nil {
 			return 0, 0, err
 		}
 		if o.fits() {
 			break
 		}
-		low = max(low, high)
+		low, high = max(low, high), granules(high+high/16+1)
 	}
 	step := max(sim.Granule, granules(high/1000))
 	for low+step < high {
