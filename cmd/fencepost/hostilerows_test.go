@@ -104,7 +104,7 @@ func TestANumberThatIsNoneIsRefused(t *testing.T) {
 		{[]string{"replay", path}, "--budget", []string{"0", "-1", "18446744073709551616"}},
 		{[]string{"replay", path}, "--max-rows", []string{"0", "-1", "9223372036854775808", "1e3", "NaN", ""}},
 		{[]string{"replay", path}, "--max-bytes", []string{"0", "-1", "18446744073709551616", "NaN", "99999999TiB", ""}},
-		{[]string{"fit", path}, "--memory", []string{"0", "-1", "NaN", "1.5GiB", "2MiB ", "1KiB", "2TiB", "18446744073709551616"}},
+		{[]string{"fit", path}, "--memory", []string{"0", "-1", "NaN", "1.5GiB", "1KiB", "2TiB", "18446744073709551616"}},
 		{[]string{"fit", path, "--memory=1GiB"}, "--aside", []string{"-1", "NaN", "1GiB", "18446744073709551615"}},
 		{[]string{"fit", path}, "--mig", []string{"1g", "1g.10gb 1g.10gb", "+me", "\x1b[31m"}},
 		{[]string{"fit", path}, "--jobs", []string{"-1", "1", "NaN", "9223372036854775808", ""}},

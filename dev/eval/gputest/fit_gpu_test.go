@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost"
@@ -100,35 +101,41 @@ func (p limitedProgram) under(t *testing.T, name string, memory uint64, log *byt
 	return refused, stats
 }
 
-// comeAndGo has blocks of up to 256 MiB on four streams come, be written by one or another stream, and go.
+// comeAndGo has blocks of up to 256 MiB on four streams come, be written by one or another stream, and go when that is done.
 func (b *bench) comeAndGo(seed uint64) (refused uint64) {
 	b.Helper()
+	type used struct {
+		*words
+		on *cuda.Lease
+	}
 	rng := rand.New(rand.NewPCG(seed, 0x666974))
 	lanes := b.leases(4)
 	largest, most := scaled(256<<20, 4<<20), uint64(scaled(4<<30, 64<<20))
-	var live []*words
-	total, value := uint64(0), uint64(0)
-	for range 400 {
+	var live []used
+	total := uint64(0)
+	for i := range 400 {
 		bytes := 8 + rng.IntN(1+rng.IntN(largest))
-		i := rng.IntN(max(1, len(live)))
-		goes := len(live) > 0 && (rng.IntN(5) < 2 || total+uint64(bytes) > most)
-		lane, other := pick(rng, lanes), pick(rng, lanes)
-		if goes {
-			total -= live[i].Bytes()
-			must(b, live[i].Free(ctx))
-			live[i] = live[len(live)-1]
-			live = live[:len(live)-1]
+		if len(live) > 0 && (rng.IntN(5) < 2 || total+uint64(bytes) > most) {
+			at := rng.IntN(len(live))
+			w := live[at]
+			live = slices.Delete(live, at, at+1)
+			total -= w.Bytes()
+			must(b, b.Streams().Synchronize(ctx, w.on.ID()))
+			must(b, w.Free(ctx))
 			continue
 		}
-		w, err := b.tryAlloc(lane, bytes/8, "fit")
+		w, err := b.tryAlloc(pick(rng, lanes), bytes/8, "fit")
+		on := pick(rng, lanes)
 		if errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrOutOfMemory) {
 			refused++
 			continue
 		}
 		must(b, err)
-		live, total, value = append(live, w), total+w.Bytes(), value+1
-		must(b, b.doWrite(other, w, value))
+		must(b, b.doWrite(on, w, uint64(i)))
+		live, total = append(live, used{w, on}), total+w.Bytes()
 	}
-	b.give(live)
+	for _, w := range live {
+		must(b, w.Free(ctx))
+	}
 	return refused
 }
