@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -23,8 +25,8 @@ import (
 )
 
 type fitFlags struct {
-	memory, mig, aside, resource, guard, picture string
-	jobs, ordinal                                int
+	memory, mig, aside, resident, resource, guard, picture string
+	jobs, ordinal                                          int
 	bounds                                       limitFlags
 	json                                         bool
 }
@@ -62,6 +64,7 @@ Exit codes: 0 it fits; 1 it does not; 2 the file or a flag is bad.`,
 	flags.StringVar(&f.memory, "memory", "", "bytes of the device, such as 40GiB (default: as many as it takes)")
 	flags.StringVar(&f.mig, "mig", "", "a MIG profile in place of --memory, such as 1g.10gb")
 	flags.StringVar(&f.aside, "aside", "", "bytes of it that are others': context, libraries, processes (default: none; with --mig 512MiB)")
+	flags.StringVar(&f.resident, "resident", "", "bytes that are live all along and not in the history (default: what a running process says, of a file none)")
 	flags.StringVar(&f.resource, "resource", "", "async, pool or direct (default: pool)")
 	flags.StringVar(&f.guard, "guard", "", "debug guard: off, ledger, sample[:BYTES] or hunt (default: the recorded padding)")
 	flags.IntVar(&f.jobs, "jobs", 0, "let the recorded jobs in by their peaks, so many at once at most")
@@ -71,6 +74,9 @@ Exit codes: 0 it fits; 1 it does not; 2 the file or a flag is bad.`,
 	flags.BoolVar(&f.json, "json", false, "print one JSON object after the report")
 	return cmd
 }
+
+// statePath is where [fencepost.NewHandler] has the live view's state.
+const statePath = "/debug/gpumem/state"
 
 // migAside is what is left aside of a MIG instance: the context takes up to a half of it, and Open leaves the other free.
 const migAside = 512 << 20
@@ -106,10 +112,10 @@ func (f fitFlags) machine() (m fit.Machine, err error) {
 		m.Memory, err = parseSize("--memory", f.memory)
 	}
 	if err == nil && f.aside != "" {
-		aside, err = fencepost.ParseBytes(f.aside)
-		if err != nil {
-			err = fmt.Errorf("--aside %q: %w", f.aside, err)
-		}
+		aside, err = parseAny("--aside", f.aside)
+	}
+	if err == nil && f.resident != "" {
+		m.Resident, err = parseAny("--resident", f.resident)
 	}
 	if err == nil && m.Memory > 0 && aside >= m.Memory {
 		err = fmt.Errorf("--aside: %d bytes of %d leave nothing", aside, m.Memory)
@@ -118,6 +124,15 @@ func (f fitFlags) machine() (m fit.Machine, err error) {
 		m.Memory -= aside
 	}
 	return m, err
+}
+
+// parseAny reads a flag that is a number of bytes, or 0.
+func parseAny(flag, text string) (uint64, error) {
+	bytes, err := fencepost.ParseBytes(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s %q: %w", flag, text, err)
+	}
+	return bytes, nil
 }
 
 func runFit(ctx context.Context, c *console, f fitFlags, from string) (int, error) {
@@ -144,11 +159,16 @@ func runFit(ctx context.Context, c *console, f fitFlags, from string) (int, erro
 			return exitProblem, err
 		}
 	}
-	trace, err := readTrace(ctx, from, limits)
+	trace, err := f.read(ctx, from, limits)
 	if err != nil {
 		return exitBadInput, err
 	}
 	c.complainOf(from, trace.Passed)
+	if at, ok := asURL(from); ok && f.resident == "" {
+		if m.Resident, err = f.askResident(ctx, at, trace); err != nil {
+			c.complain(fmt.Errorf("what is live all along is not known, and not counted (--resident): %w", err))
+		}
+	}
 	r, err := fit.Predict(ctx, trace, m)
 	if errors.Is(err, core.ErrInvalidRequest) {
 		return exitBadInput, err
@@ -172,14 +192,43 @@ func runFit(ctx context.Context, c *console, f fitFlags, from string) (int, erro
 	return exitClean, nil
 }
 
-// readTrace reads the trace of a file or of a running process.
-func readTrace(ctx context.Context, from string, limits alloctrace.Limits) (_ *alloctrace.Trace, err error) {
+// read reads the trace of a file or of a running process.
+func (f fitFlags) read(ctx context.Context, from string, limits alloctrace.Limits) (_ *alloctrace.Trace, err error) {
+	if at, ok := asURL(from); ok && f.ordinal >= 0 && at.RawQuery == "" {
+		at.RawQuery = fmt.Sprintf("device=%d", f.ordinal)
+		from = at.String()
+	}
 	ctx, in, err := openHistory(ctx, from)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	return limits.Read(from, &untilStopped{ctx: ctx, r: in})
+}
+
+// askResident asks a running process what it has beyond its history, which its live view says.
+func (f fitFlags) askResident(ctx context.Context, at *url.URL, trace *alloctrace.Trace) (_ uint64, err error) {
+	at.Path, at.RawQuery = statePath, ""
+	if f.ordinal >= 0 {
+		at.RawQuery = fmt.Sprintf("device=%d", f.ordinal)
+	}
+	_, in, err := openHistory(ctx, at.String())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	type amount struct{ Bytes uint64 }
+	var state struct {
+		Device *struct{ Memory struct{ Live, Quarantined amount } }
+	}
+	if err := json.NewDecoder(io.LimitReader(in, 64<<20)).Decode(&state); err != nil {
+		return 0, err
+	}
+	if state.Device == nil {
+		return 0, errors.New("the answer is no live view's")
+	}
+	has := state.Device.Memory
+	return fit.Resident(trace, f.ordinal, has.Live.Bytes+has.Quarantined.Bytes)
 }
 
 func writePicture(to *output.Target, svg []byte) error {

@@ -113,10 +113,16 @@ func readDevice(ctx context.Context, c *console, from string, limits alloctrace.
 	return explain.New(events), nil
 }
 
+// asURL is where a process is asked, if it is no file that is named.
+func asURL(from string) (at *url.URL, ok bool) {
+	at, err := url.Parse(from)
+	return at, err == nil && (at.Scheme == "http" || at.Scheme == "https")
+}
+
 // openHistory opens a file, or asks a running process if from is a URL: until the context ends that comes with it.
 func openHistory(ctx context.Context, from string) (context.Context, io.ReadCloser, error) {
-	at, err := url.Parse(from)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" {
+	at, ok := asURL(from)
+	if !ok {
 		in, err := os.Open(from)
 		return ctx, in, err
 	}

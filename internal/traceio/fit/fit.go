@@ -32,6 +32,8 @@ type Machine struct {
 	// Jobs lets the recorded jobs in by their peaks, so many at once at most, and moves what they did to when they are
 	// in. 0 plays everything when it was recorded.
 	Jobs int
+	// Resident is how many bytes are live all along that the recording lacks; see [Resident].
+	Resident uint64
 	// Device is whose part of the recording is played, by its number; -1 is the only one that it has.
 	Device int
 }
@@ -82,6 +84,9 @@ func Predict(ctx context.Context, t *alloctrace.Trace, m Machine) (*Report, erro
 		return nil, err
 	}
 	p := &plan{trace: t, machine: m, earlier: earlier(t.Rows)}
+	if m.Resident > 0 {
+		p.earlier.add(alloctrace.Row{Action: alloctrace.Allocate, Bytes: m.Resident, Time: t.Rows[0].Time, Stream: math.MaxUint64, Generation: math.MaxUint64, Tag: "resident", Device: t.Rows[0].Device})
+	}
 	p.rows = slices.Concat(p.earlier.rows, t.Rows)
 	if p.jobs, err = jobsOf(t.Jobs, p.rows); err != nil {
 		return nil, err
@@ -147,7 +152,7 @@ func (p *plan) predict(ctx context.Context) (*Report, error) {
 
 // enough plays on a device that has enough.
 func (p *plan) enough(ctx context.Context) (*outcome, error) {
-	live := peak(p.rows, nil)
+	live, _ := peak(p.rows, nil)
 	for memory := min(MostMemory, 4*min(live, MostMemory)+1<<30); ; memory = min(MostMemory, 4*memory) {
 		o, err := p.try(ctx, memory)
 		if err != nil || o.fits() {
@@ -236,13 +241,13 @@ func (p *plan) try(ctx context.Context, memory uint64) (_ *outcome, err error) {
 		return nil, err
 	}
 	o.stats, o.course = rt.Stats(), follows.course
-	o.peakLive = peak(trace.Rows, nil)
+	o.peakLive, _ = peak(trace.Rows, nil)
 	return o, nil
 }
 
-// peak is the most bytes that the rows have live at once, of those that may says yes to.
-func peak(rows []alloctrace.Row, may func(i int) bool) (most uint64) {
-	live, sizes := uint64(0), map[alloctrace.Key]uint64{}
+// peak is the most bytes that the rows have live at once, of those that may says yes to, and how many they leave live.
+func peak(rows []alloctrace.Row, may func(i int) bool) (most, live uint64) {
+	sizes := map[alloctrace.Key]uint64{}
 	for i := range rows {
 		row := &rows[i]
 		switch {
@@ -257,7 +262,7 @@ func peak(rows []alloctrace.Row, may func(i int) bool) (most uint64) {
 			most = max(most, live)
 		}
 	}
-	return most
+	return most, live
 }
 
 func invalid(field, reason string) error {
@@ -291,6 +296,24 @@ type earlierBlocks struct {
 	blocks, bytes uint64
 }
 
+func (e *earlierBlocks) add(row alloctrace.Row) {
+	e.blocks++
+	if row.Bytes > 0 {
+		e.bytes += row.Bytes
+		e.rows = append(e.rows, row)
+	}
+}
+
+// Resident is what is live all along and not in the recording, if so many bytes were live at its end.
+func Resident(t *alloctrace.Trace, device int, live uint64) (uint64, error) {
+	t, err := of(t, device)
+	if err != nil {
+		return 0, err
+	}
+	_, left := peak(slices.Concat(earlier(t.Rows).rows, t.Rows), nil)
+	return live - min(live, left), nil
+}
+
 // earlier are the allocations of those, at the recording's beginning.
 func earlier(rows []alloctrace.Row) (e earlierBlocks) {
 	seen := map[alloctrace.Key]bool{}
@@ -300,12 +323,8 @@ func earlier(rows []alloctrace.Row) (e earlierBlocks) {
 			continue
 		}
 		if row.Action == alloctrace.Free && !seen[row.Key()] {
-			e.blocks++
-			if row.Bytes > 0 {
-				e.bytes += row.Bytes
-				row.Action, row.Time = alloctrace.Allocate, rows[0].Time
-				e.rows = append(e.rows, row)
-			}
+			row.Action, row.Time = alloctrace.Allocate, rows[0].Time
+			e.add(row)
 		}
 		seen[row.Key()] = true
 	}

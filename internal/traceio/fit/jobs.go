@@ -76,7 +76,7 @@ func jobsOf(list []alloctrace.Job, rows []alloctrace.Row) (*jobs, error) {
 			}
 		}
 	}
-	j.others = peak(rows, func(i int) bool { return j.owner[i] < 0 && !names[rows[i].Tag] })
+	j.others, _ = peak(rows, func(i int) bool { return j.owner[i] < 0 && !names[rows[i].Tag] })
 	return j, nil
 }
 

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+)
+
+// What a running process has live counts, though its history has forgotten where it comes from.
+func TestARunningProcessIsAskedWhatItNeeds(t *testing.T) {
+	const mib = 1 << 20
+	rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "off", History: 16}))(t)
+	defer func() { must.Get(rt.Close(context.Background()))(t) }()
+	handler := must.Get(fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{rt}}))(t)
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	allocate := func(bytes uint64) core.BlockID {
+		return must.Get(rt.Allocate(t.Context(), core.Request{Bytes: bytes, Tag: "test"}))(t).ID
+	}
+	weights := allocate(100 * mib)
+	for range 20 {
+		must.Get(rt.Deallocate(t.Context(), allocate(50*mib)))(t)
+	}
+	last := allocate(10 * mib)
+	for _, c := range []struct {
+		args []string
+		code int
+		peak uint64
+		want string
+	}{
+		{nil, exitClean, 150 * mib, "needs 150.0 MiB"},
+		{[]string{"--ordinal=0", "--memory=160MiB"}, exitClean, 150 * mib, "fits: needs 150.0 MiB of 160.0 MiB"},
+		{[]string{"--memory=140MiB"}, exitProblem, 150 * mib, "does not fit"},
+		{[]string{"--resident=0"}, exitClean, 50 * mib, "needs 50.0 MiB"},
+	} {
+		text, code := captured(t, append([]string{"fit", server.URL, "--json"}, c.args...)...)
+		if code != c.code || !strings.Contains(text, c.want) || !strings.Contains(text, "at least ") || !strings.Contains(text, fmt.Sprintf(`"peak_live_bytes":%d,`, c.peak)) {
+			t.Errorf("%v: exit code %d, want %d, %q and a peak of %d:\n%s", c.args, code, c.code, c.want, c.peak, text)
+		}
+	}
+	for _, at := range []string{server.URL + "/debug/gpumem/state", server.URL + "/nowhere"} {
+		if text, code := captured(t, "fit", at); code == exitClean {
+			t.Errorf("%s: exit code %d:\n%s", at, code, text)
+		}
+	}
+	must.Get(rt.Deallocate(t.Context(), last))(t)
+	must.Get(rt.Deallocate(t.Context(), weights))(t)
+}
