@@ -27,8 +27,8 @@ import (
 type fitFlags struct {
 	memory, mig, aside, resident, resource, guard, picture string
 	jobs, ordinal                                          int
-	bounds                                       limitFlags
-	json                                         bool
+	bounds                                                 limitFlags
+	json                                                   bool
 }
 
 func fitCommand(c *console, code *int) *cobra.Command {
@@ -219,7 +219,9 @@ func (f fitFlags) askResident(ctx context.Context, at *url.URL, trace *alloctrac
 	defer func() { err = errors.Join(err, in.Close()) }()
 	type amount struct{ Bytes uint64 }
 	var state struct {
-		Device *struct{ Memory struct{ Live, Quarantined amount } }
+		Device *struct {
+			Memory struct{ Live, Quarantined amount }
+		}
 	}
 	if err := json.NewDecoder(io.LimitReader(in, 64<<20)).Decode(&state); err != nil {
 		return 0, err
