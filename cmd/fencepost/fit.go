@@ -165,7 +165,11 @@ func runFit(ctx context.Context, c *console, f fitFlags, from string) (int, erro
 	}
 	c.complainOf(from, trace.Passed)
 	if at, ok := asURL(from); ok && f.resident == "" {
-		if m.Resident, err = f.askResident(ctx, at, trace); err != nil {
+		m.Resident, err = f.askResident(ctx, at, trace)
+		if errors.Is(err, core.ErrInvalidRequest) {
+			return exitBadInput, err
+		}
+		if err != nil {
 			c.complain(fmt.Errorf("what is live all along is not known, and not counted (--resident): %w", err))
 		}
 	}
@@ -261,6 +265,9 @@ func printFit(c *console, r *fit.Report) {
 	c.printf("  over time   %s\n", r.Bars(60))
 	if r.Failed > 0 {
 		c.printf("  failed      %d requests were refused when this was recorded; it is not known what they would have become, and they are not played\n", r.Failed)
+	}
+	if r.Uncertain {
+		c.printf("  not sure    this is the history of a process: if that has many streams it lacks some frees, too, and less may be needed; a log (Config.LogSinks) has all\n")
 	}
 	if r.LowerBounds {
 		c.printf("  at least    the history lacks some of its program: more may be needed (%s of what was live before it is known, and counted)\n", terminal.Size(r.Earlier))

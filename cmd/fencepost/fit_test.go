@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -51,4 +53,16 @@ func TestARunningProcessIsAskedWhatItNeeds(t *testing.T) {
 	}
 	must.Get(rt.Deallocate(t.Context(), last))(t)
 	must.Get(rt.Deallocate(t.Context(), weights))(t)
+
+	lossy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != historyPath {
+			handler.ServeHTTP(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, `{"op":"allocate","mono_ns":1,"stream":1,"generation":1,"requested":1048576,"bytes":1048576}`)
+	}))
+	defer lossy.Close()
+	if text, code := captured(t, "fit", lossy.URL); code != exitBadInput || !strings.Contains(text, "it has lost the frees of some blocks") {
+		t.Errorf("a history without a free: exit code %d:\n%s", code, text)
+	}
 }

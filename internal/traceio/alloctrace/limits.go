@@ -30,11 +30,14 @@ type Passed struct {
 }
 
 // numbers are those of the records of a log, which a process counts from 1.
-type numbers struct{ highest, seen uint64 }
+type numbers struct{ lowest, highest, seen uint64 }
 
 func (n *numbers) note(number uint64) {
 	if number > 0 {
 		n.seen++
+		if n.seen == 1 || number < n.lowest {
+			n.lowest = number
+		}
 		n.highest = max(n.highest, number)
 	}
 }
@@ -42,3 +45,14 @@ func (n *numbers) note(number uint64) {
 // missing is how many there are not. A log of several processes has more than the
 // highest number of any.
 func (n *numbers) missing() uint64 { return max(n.highest, n.seen) - n.seen }
+
+// holes says where records are missing.
+func (n *numbers) holes() Holes {
+	switch {
+	case n.seen == 0:
+		return UnknownHoles
+	case n.missing() > n.lowest-1:
+		return SomeHoles
+	}
+	return NoHoles
+}

@@ -22,6 +22,9 @@ func (l Limits) Read(name string, r io.Reader) (*Trace, error) {
 		row, err := d.Next()
 		if errors.Is(err, io.EOF) {
 			t.Skipped, t.Passed, t.Jobs = d.Skipped(), d.Passed(), d.Jobs()
+			if d.format == FormatLog {
+				t.Holes = d.numbers.holes()
+			}
 			return t, nil
 		}
 		if err != nil {

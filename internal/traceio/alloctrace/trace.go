@@ -120,6 +120,20 @@ func (r Row) StreamKey() StreamKey {
 	return k
 }
 
+// Holes says whether a trace lacks records behind its first.
+type Holes uint8
+
+// What is known of them.
+const (
+	// NoHoles: the records are numbered without a gap, or they are RMM's, which have no numbers.
+	NoHoles Holes = iota
+	// SomeHoles: some are missing.
+	SomeHoles
+	// UnknownHoles: they have no numbers, as those of a process's history, which has mostly the newest records of each
+	// stream, and gives up those of a quiet one when others need the room.
+	UnknownHoles
+)
+
 // Job is a job that has ended.
 type Job struct {
 	Name string
@@ -144,6 +158,8 @@ type Trace struct {
 	// Skipped counts the records of a log that replay has no use for, such
 	// as prepared uses.
 	Skipped int
+	// Holes says whether records are missing behind the first.
+	Holes Holes
 	// Passed is what of the file is not in the trace.
 	Passed Passed
 }

@@ -66,9 +66,11 @@ type Report struct {
 	PeakReserved uint64 `json:"peak_reserved_bytes"`
 	// LowerBounds: the recording lacks some of its program, so all of this may be more. Earlier is how much of what was live
 	// before it is known, and counted from its beginning. Failed are requests that were refused when it was recorded: they are not played.
-	LowerBounds bool   `json:"lower_bounds"`
-	Earlier     uint64 `json:"earlier_bytes"`
-	Failed      uint64 `json:"recorded_failures"`
+	LowerBounds bool `json:"lower_bounds"`
+	// Uncertain: the recording is a process's history and may have lost frees too, so that all of this may be less.
+	Uncertain bool   `json:"uncertain"`
+	Earlier   uint64 `json:"earlier_bytes"`
+	Failed    uint64 `json:"recorded_failures"`
 	// Jobs is nil if the recording has none.
 	Jobs   *Jobs `json:"jobs,omitempty"`
 	course course
@@ -83,11 +85,11 @@ func Predict(ctx context.Context, t *alloctrace.Trace, m Machine) (*Report, erro
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{trace: t, machine: m, earlier: earlier(t.Rows)}
+	p := &plan{trace: t, machine: m}
+	p.rows, p.earlierBlocks, p.earlierBytes = complete(t)
 	if m.Resident > 0 {
-		p.earlier.add(alloctrace.Row{Action: alloctrace.Allocate, Bytes: m.Resident, Time: t.Rows[0].Time, Stream: math.MaxUint64, Generation: math.MaxUint64, Tag: "resident", Device: t.Rows[0].Device})
+		p.rows = slices.Insert(p.rows, 0, alloctrace.Row{Action: alloctrace.Allocate, Bytes: m.Resident, Time: p.rows[0].Time, Stream: math.MaxUint64, Generation: math.MaxUint64, Tag: "resident", Device: p.rows[0].Device})
 	}
-	p.rows = slices.Concat(p.earlier.rows, t.Rows)
 	if p.jobs, err = jobsOf(t.Jobs, p.rows); err != nil {
 		return nil, err
 	}
@@ -101,9 +103,10 @@ func Predict(ctx context.Context, t *alloctrace.Trace, m Machine) (*Report, erro
 type plan struct {
 	trace   *alloctrace.Trace
 	machine Machine
-	earlier earlierBlocks
 	rows    []alloctrace.Row
 	jobs    *jobs
+	// earlierBlocks were live before the recording, and the sizes of some are known.
+	earlierBlocks, earlierBytes uint64
 }
 
 // outcome is what a memory comes to.
@@ -138,7 +141,7 @@ func (p *plan) predict(ctx context.Context) (*Report, error) {
 	}
 	r := &Report{File: p.trace.Name, Format: p.trace.Format.String(), Resource: at.report.Resource, Memory: asked, Fits: at.fits(), Refused: at.report.Refusals,
 		Requests: at.report.Allocations, FirstRefusal: at.report.FirstRefusal, PeakLive: at.peakLive, PeakCharged: at.stats.PeakOutstanding, PeakReserved: at.holds(),
-		LowerBounds: enough.report.LowerBounds || p.earlier.blocks > 0, Earlier: p.earlier.bytes, Failed: at.report.RecordedFailures, course: at.course}
+		LowerBounds: enough.report.LowerBounds || p.earlierBlocks > 0 || p.trace.Holes != alloctrace.NoHoles, Uncertain: p.trace.Holes == alloctrace.UnknownHoles, Earlier: p.earlierBytes + p.machine.Resident, Failed: at.report.RecordedFailures, course: at.course}
 	r.Unplayed = enough.report.Allocations - at.report.Allocations
 	if r.Needs, r.Within, err = p.needs(ctx, enough, at); err != nil {
 		return nil, err
@@ -290,43 +293,52 @@ func of(t *alloctrace.Trace, device int) (*alloctrace.Trace, error) {
 	return &part, nil
 }
 
-// earlierBlocks were live before the recording, which has only their frees.
-type earlierBlocks struct {
-	rows          []alloctrace.Row
-	blocks, bytes uint64
-}
-
-func (e *earlierBlocks) add(row alloctrace.Row) {
-	e.blocks++
-	if row.Bytes > 0 {
-		e.bytes += row.Bytes
-		e.rows = append(e.rows, row)
+// complete is the trace's rows with the allocations of what was live before, which has only its frees there; it
+// says how many blocks that are, and how many bytes. They come first, or where the trace begins to tell of their stream, or, if
+// they may have come in a hole of it, at the free.
+func complete(t *alloctrace.Trace) (rows []alloctrace.Row, blocks, bytes uint64) {
+	seen, begins, before := map[alloctrace.Key]bool{}, map[alloctrace.StreamKey]int{}, map[int][]alloctrace.Row{}
+	for i, row := range t.Rows {
+		at := i
+		switch stream := row.StreamKey(); t.Holes {
+		case alloctrace.NoHoles:
+			at = 0
+		case alloctrace.UnknownHoles:
+			if _, ok := begins[stream]; !ok {
+				begins[stream] = i
+			}
+			at = begins[stream]
+		}
+		if row.Action == alloctrace.AllocateFailure || row.IsEmpty() {
+			continue
+		}
+		if row.Action == alloctrace.Free && !seen[row.Key()] {
+			blocks++
+			if row.Bytes > 0 {
+				bytes += row.Bytes
+				row.Action, row.Time = alloctrace.Allocate, t.Rows[at].Time
+				before[at] = append(before[at], row)
+			}
+		}
+		seen[row.Key()] = true
 	}
+	for i := range t.Rows {
+		rows = append(append(rows, before[i]...), t.Rows[i])
+	}
+	return rows, blocks, bytes
 }
 
-// Resident is what is live all along and not in the recording, if so many bytes were live at its end.
+// Resident is what is live all along and not in the recording, if so many bytes were live at its end. It is an error if the recording
+// has so much live then that it must have holes.
 func Resident(t *alloctrace.Trace, device int, live uint64) (uint64, error) {
 	t, err := of(t, device)
 	if err != nil {
 		return 0, err
 	}
-	_, left := peak(slices.Concat(earlier(t.Rows).rows, t.Rows), nil)
-	return live - min(live, left), nil
-}
-
-// earlier are the allocations of those, at the recording's beginning.
-func earlier(rows []alloctrace.Row) (e earlierBlocks) {
-	seen := map[alloctrace.Key]bool{}
-	for i := range rows {
-		row := rows[i]
-		if row.Action == alloctrace.AllocateFailure || row.IsEmpty() {
-			continue
-		}
-		if row.Action == alloctrace.Free && !seen[row.Key()] {
-			row.Action, row.Time = alloctrace.Allocate, rows[0].Time
-			e.add(row)
-		}
-		seen[row.Key()] = true
+	rows, _, _ := complete(t)
+	_, left := peak(rows, nil)
+	if left > live+live/4 {
+		return 0, invalid("history", fmt.Sprintf("by its records %d bytes are live now, and in truth %d: it has lost the frees of some blocks, as where a process has many streams; play a log (Config.LogSinks)", left, live))
 	}
-	return e
+	return live - min(live, left), nil
 }
