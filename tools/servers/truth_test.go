@@ -386,7 +386,7 @@ var truths = map[string]truth{
 var (
 	ofPeaks = map[string]bool{"Runtimes: B": true, "Runtimes: D": true, "Runtimes: E": true, "Fullest: B": true, "Fullest: C": true, "Live memory by tag: A": true, "Holders: A": true,
 		"Peaks between scrapes: A": true, "Peaks between scrapes: B": true, "Fullness of devices, budgets and pools: B": true, "Fullness of devices, budgets and pools: C": true, "Fullest budgets, and refusals: A": true}
-	ofNothing = map[string]bool{"Health: B": true, "Leases granted and refused: C": true, "Fullest budgets, and refusals: B": true}
+	ofNothing = map[string]bool{"Health: B": true, "Memory by state, and the budget: E": true, "Leases granted and refused: C": true, "Fullest budgets, and refusals: B": true}
 	ofRange   = map[string]bool{"Memory bugs found": true, "Findings by kind and victim": true, "Where bugs were found": true}
 )
 
