@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,7 +110,42 @@ func TestAJobAloneGetsWhatThereIs(t *testing.T) {
 		}
 		return needing(10_000)(j)
 	}, rows(1000), fencepost.Admit()))
-	e2e.Free(t, rt, held)
+	more := e2e.Allocate(t, rt, 2000, core.DefaultStream, "weights")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	expect.Error(t, rt.Do(ctx, "sort", nothing, rows(1000), fencepost.Admit()), context.DeadlineExceeded, "with less than it needs at least")
+	e2e.Free(t, rt, held, more)
+	nothingIsHeld(t, rt)
+}
+
+// One that gives its reservation back goes on, and is in the way no more; if it is spent, nothing else says so.
+func TestAReservationThatIsGivenBackLetsTheNextIn(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 15_000})
+	waits := make(chan error, 1)
+	e2e.Succeed(t, "the holder", rt.Do(t.Context(), "holder", func(j *fencepost.Job) error {
+		must.Do(t, needing(5000)(j))
+		go func() { waits <- rt.Do(context.Background(), "sort", needing(10_000), rows(1000), fencepost.Admit()) }()
+		for rt.Waiting() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		must.Do(t, j.Settle())
+		return <-waits
+	}, fencepost.Reserve(5000, 0)))
+	nothingIsHeld(t, rt)
+}
+
+// What a fork has freed is back when the device is done with it, and until then the rest of the budget will do.
+func TestAnAdmittedJobDoesNotWaitForItsForksFrees(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 40_000, Resource: fencepost.Async})
+	e2e.Succeed(t, "the job", rt.Do(t.Context(), "sort", func(j *fencepost.Job) error {
+		fork := must.Get(j.Fork())(t)
+		release := e2e.Hold(t, rt, fork.Stream().Handle())
+		defer release()
+		freed := must.Get(fencepost.Alloc[byte](fork, 900))(t)
+		must.Do(t, freed.Free(t.Context()))
+		_, err := fencepost.Alloc[byte](j, 900)
+		return err
+	}, rows(100), fencepost.Admit()))
 	nothingIsHeld(t, rt)
 }
 
@@ -197,6 +233,32 @@ func TestTheFirstJobOfAKindRunsAlone(t *testing.T) {
 	for range 5 {
 		must.Do(t, <-done)
 	}
+	nothingIsHeld(t, rt)
+}
+
+// Those of which nothing is known come in one after the other, even if nothing is freed that would wake them.
+func TestUnknownJobsComeInOneByOne(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 100_000})
+	var unknown, known atomic.Int32
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			name, options, count := fmt.Sprint("unknown ", i%8), []fencepost.JobOption{fencepost.Admit()}, &unknown
+			if i%3 == 0 {
+				name, options, count = "sort", append(options, rows(100)), &known
+			}
+			e2e.Succeed(t, name, rt.Do(context.Background(), name, func(*fencepost.Job) error {
+				count.Add(1)
+				time.Sleep(time.Millisecond)
+				if u, k := unknown.Load(), known.Load(); u > 1 || u == 1 && k > 0 {
+					t.Errorf("%d jobs of which nothing is known run at once, and %d others", u, k)
+				}
+				count.Add(-1)
+				return nil
+			}, options...))
+		})
+	}
+	all.Wait()
 	nothingIsHeld(t, rt)
 }
 
@@ -509,7 +571,8 @@ func serve(t *testing.T, of kinds, budget uint64, most int, options ...fencepost
 // did have their peak for moments only, for which a semaphore need not account: with three quarters it is faster.
 func TestAServiceWithAdmissionRunsAsFastAsWithTheBestSemaphore(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it runs services some hundred times")
+		runServices(t, programs, []uint64{90})
+		return
 	}
 	t.Run("programs", func(t *testing.T) { runServices(t, programs, []uint64{90, 90, 90}) })
 	t.Run("traces", func(t *testing.T) { runServices(t, recordedKinds(t), []uint64{90, 90, 60}) })
@@ -518,7 +581,7 @@ func TestAServiceWithAdmissionRunsAsFastAsWithTheBestSemaphore(t *testing.T) {
 // runServices demands so many percent of the best semaphore's speed.
 func runServices(t *testing.T, of kinds, least []uint64) {
 	all := serve(t, of, 1<<32, 16)
-	for i, share := range []uint64{25, 50, 75} {
+	for i, share := range []uint64{25, 50, 75}[:len(least)] {
 		budget := all.peak * share / 100
 		best := service{took: 1 << 62}
 		for most := 1; most <= 16; most++ {
