@@ -102,15 +102,16 @@ func (in *inside) noneHolds() bool {
 	return len(in.surprises) == 0
 }
 
-// headroom is what is to be kept free beside an admitted job with that surprise: a quarter of the limit at most. It is false
-// while the job may not come in.
+// headroom is what is to be kept free beside an admitted job with that surprise, if others have a reservation: a quarter of the
+// limit at most. It is false while the job may not come in.
 func (in *inside) headroom(surprise, limit uint64) (bytes uint64, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if n := len(in.surprises); n > 0 {
-		surprise = max(surprise, in.surprises[n-1])
+	n := len(in.surprises)
+	if n == 0 {
+		return 0, !in.alone
 	}
-	return min(surprise, limit/4), !in.alone
+	return min(max(surprise, in.surprises[n-1]), limit/4), !in.alone
 }
 
 // enter lets an admitted job in, one of which nothing is known only if no other is inside.

@@ -342,7 +342,7 @@ func (r *Runtime) tryReserve(ctx context.Context, s *jobState, o *jobOptions, ro
 	if o.admit {
 		if !o.unknown {
 			keep, may := r.inside.headroom(s.forecast.surprise(), r.budget.Limit())
-			if !may || room < o.bytes || room-o.bytes < keep && !r.inside.noneHolds() {
+			if !may || room < o.bytes || room-o.bytes < keep {
 				return core.Claim{}, false, nil
 			}
 		}
