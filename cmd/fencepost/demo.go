@@ -229,7 +229,7 @@ func printVerdict(c *console, r *demo.Report) {
 	case r.Clean():
 		c.printf("\nclean: every result right, nothing leaked, nothing found\n")
 	default:
-		c.printf("\nNOT clean\n")
+		c.printf("\nNOT clean: %s\n", strings.Join(r.Faults(), "; "))
 	}
 	if r.Planted != nil && r.Planted.Refused != "" {
 		c.printf("the runtime answered: %s\n", r.Planted.Refused)

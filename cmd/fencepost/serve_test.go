@@ -61,14 +61,19 @@ func demoUntil(t *testing.T, enough func(base string) bool, args ...string) (las
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	args = append([]string{"demo", "--for=10m", "--listen=127.0.0.1:0"}, args...)
+	worked := counted(t, `gpumem_waits_total\{.*outcome="queued".*\}`) // the traces that are replayed beside the work need none
+	var all []string
 	code = capture(t, func() int { return runUntil(ctx, args) }, func(line string) {
-		last = line
+		last, all = line, append(all, line)
 		if rest, ok := strings.CutPrefix(line, "metrics on "); ok {
 			defer stop()
 			base, _, _ := strings.Cut(rest, "/metrics")
-			waitUntil(t, "the demo to do enough", func() bool { return enough(base) })
+			waitUntil(t, "the demo to do enough", func() bool { return worked(base) && enough(base) })
 		}
 	})
+	if code != exitClean {
+		t.Log(strings.Join(all, "\n"))
+	}
 	return last, code
 }
 

@@ -104,9 +104,30 @@ type Guarding struct {
 
 // Clean reports whether nothing was wrong, leaked or found, and the work was
 // what it should be.
-func (r *Report) Clean() bool {
-	return len(r.Findings) == 0 && r.Wrong == 0 && r.Leaked == 0 && r.DriftBytes == 0 && len(r.Errors) == 0 &&
-		r.Refused == 0 && r.SpansDropped == 0 && r.Results > 0 && 2*r.CrossStreamLaunches >= r.Launches
+func (r *Report) Clean() bool { return len(r.Faults()) == 0 }
+
+// Faults says why the report is not clean; nothing if it is.
+func (r *Report) Faults() []string {
+	var faults []string
+	for _, f := range []struct {
+		is  bool
+		why string
+	}{
+		{len(r.Findings) > 0, "something was found"},
+		{r.Wrong > 0, "results are wrong"},
+		{r.Leaked > 0, "blocks leaked"},
+		{r.DriftBytes != 0, "books and pool differ"},
+		{len(r.Errors) > 0, "there were errors"},
+		{r.Refused > 0, "requests were refused"},
+		{r.SpansDropped > 0, "spans were dropped"},
+		{r.Results == 0, "it ended before a result was compared"},
+		{2*r.CrossStreamLaunches < r.Launches, "fewer than half of its launches use a block of another stream"},
+	} {
+		if f.is {
+			faults = append(faults, f.why)
+		}
+	}
+	return faults
 }
 
 // Finish builds the report from the run's end: what Close left over and what
