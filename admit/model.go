@@ -170,6 +170,7 @@ type curve struct {
 	mu    sync.Mutex
 	runs  []run // the last of them, the newest last
 	since int   // runs since the fit was made
+	news  bool  // one of them was not what it would be without a margin
 	row   int   // runs in a row above the middle of the errors, or below if negative
 	out   int   // runs in a row above or below it
 	extra float64
@@ -178,7 +179,7 @@ type curve struct {
 	fell, wary int
 }
 
-// observe learns a run. It makes a new fit after a quarter more runs, and at once of what does not
+// observe learns a run. It makes a new fit after a quarter more runs, if these are not as predicted, and at once of what does not
 // fit, but not while the job may be changing: until that is known the reservations are raised by as
 // much as the runs were above theirs.
 func (c *curve) observe(r run) {
@@ -193,6 +194,7 @@ func (c *curve) observe(r run) {
 	c.used.Store(time.Now().UnixNano())
 	f := c.fit.Load()
 	base, beyond := f.base(r.size)
+	c.news = c.news || math.Abs(r.peak-base) > base/512
 	switch {
 	case beyond > 1: // it was predicted with caution, and is no sign of a change
 		c.row = 0
@@ -230,14 +232,14 @@ func (c *curve) observe(r run) {
 		raised.raise = min(4, raised.raise*r.peak/reserved)
 		c.fit.Store(&raised)
 	case under, beyond > 1, c.row == 0 && f.raise > 1+c.extra,
-		(4*c.since >= f.runs || f.runs <= window/8) && c.row <= 1 && (c.row >= -1 || c.wary > 0):
+		(4*c.since >= f.runs && (c.news || c.since >= f.runs) || f.runs <= window/8) && c.row <= 1 && (c.row >= -1 || c.wary > 0):
 		c.refit()
 	}
 }
 
 func (c *curve) refit() {
 	c.extra = max(0, c.extra-widen*rate*float64(c.since))
-	c.since = 0
+	c.since, c.news = 0, false
 	f := newFit(c.runs[max(0, len(c.runs)-window):])
 	f.raise += c.extra
 	c.fit.Store(f)

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
-// share is the budget's share of the path. It serves what needs no claim and no recall of others' credit, in a
+// share is the budget's share of the path. It serves what needs no recall of others' credit, in a
 // stream ledger that the lane's lock guards; any other grant is prepared. A grant is kept in the operation
 // from one try to the next, so that no layer beneath gets memory for which there is no budget.
 type share struct{ r *Resource }
@@ -69,6 +69,7 @@ func (s share) Allocate(o *path.Op) bool {
 		if k = s.keepOf(o); !k.held {
 			g.count(asked)
 			k.grant, k.held = g, true
+			k.claim, _ = g.drawn.account.source.(*claim)
 		}
 		return false
 	}
@@ -83,15 +84,23 @@ func (s share) Allocate(o *path.Op) bool {
 }
 
 func (s share) charge(o *path.Op, k *keep, g *grant) bool {
-	if o.Request.Claim != 0 {
+	l := s.r.streams.atHand(o.Request.Stream, o.Lane)
+	if l == nil {
 		return false
 	}
 	var c *claim
 	if k != nil {
 		c = k.claim
 	}
-	l := s.r.streams.atHand(o.Request.Stream, o.Lane)
-	return l != nil && s.r.fillFrom(l, &o.Request, c, g) == nil
+	if o.Request.Claim == 0 {
+		return s.r.fillFrom(l, &o.Request, c, g) == nil
+	}
+	c, _ = s.r.claims.find("Allocate", o.Request.Claim)
+	if c == nil || s.r.fillFrom(l, &o.Request, c, g) != nil {
+		return false
+	}
+	o.Request.Claim = 0 // it means nothing to the layers below
+	return true
 }
 
 // Deallocate takes a block that is freed at once off the ledger.
