@@ -38,7 +38,7 @@ const (
 
 // fit predicts peaks from runs. It does not change.
 //
-// The sizes are brought to one axis: the sum of 1, x, y, xy, x² and y² with factors of zero or more
+// The sizes are brought to one axis: the sum of 1, x, x², y, xy and y² with factors of zero or more
 // that fits the peaks best. On it, the envelope of the runs (the largest peak up to each point) is
 // monotone. Each run is predicted from the others (by the sum itself: from all, which makes little
 // difference from a dozen runs on), under each rule and with errors as factors and as differences;
@@ -47,6 +47,7 @@ const (
 type fit struct {
 	runs     int
 	scale    [2]float64 // the largest sizes
+	flat     bool       // none has a second size
 	factors  [6]float64
 	envelope []point // by at, which differ
 	rule     rule
@@ -58,18 +59,25 @@ type fit struct {
 }
 
 func newFit(runs []run) *fit {
-	f := &fit{runs: len(runs), raise: 1}
+	f := &fit{runs: len(runs), raise: 1, scale: [2]float64{1, 1}, flat: true}
 	for _, r := range runs {
-		for i := range r.size {
-			f.scale[i] = max(f.scale[i], r.size[i], 1)
-		}
+		f.scale[0], f.scale[1] = max(f.scale[0], r.size[0]), max(f.scale[1], r.size[1])
+		f.flat = f.flat && r.size[1] == 0
 	}
 	f.factors = f.leastSquares(runs)
 	points := make([]point, len(runs))
 	for i, r := range runs {
 		points[i] = point{at: f.at(r.size), peak: r.peak}
 	}
-	slices.SortFunc(points, func(a, b point) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.peak, a.peak)) })
+	slices.SortFunc(points, func(a, b point) int {
+		switch {
+		case a.at < b.at:
+			return -1
+		case a.at > b.at:
+			return 1
+		}
+		return cmp.Compare(b.peak, a.peak)
+	})
 	f.choose(points)
 	top := 0.0
 	for _, p := range points {
@@ -86,13 +94,21 @@ func newFit(runs []run) *fit {
 // terms are those of a size whose sum is its place on the axis.
 func (f *fit) terms(size [2]float64) [6]float64 {
 	x, y := size[0]/f.scale[0], size[1]/f.scale[1]
-	return [6]float64{1, x, y, x * y, x * x, y * y}
+	return [6]float64{1, x, x * x, y, x * y, y * y}
+}
+
+// count is how many of the terms may be above zero.
+func (f *fit) count() int {
+	if f.flat {
+		return 3
+	}
+	return 6
 }
 
 // at is the place of a size on the axis, which is about the bytes it needs: 1 at least.
 func (f *fit) at(size [2]float64) float64 {
-	at := 0.0
-	for i, t := range f.terms(size) {
+	at, terms := 0.0, f.terms(size)
+	for i, t := range terms[:f.count()] {
 		at += f.factors[i] * t
 	}
 	return max(1, at)
@@ -105,11 +121,12 @@ func (f *fit) leastSquares(runs []run) (factors [6]float64) {
 	var sums [6]float64
 	for _, r := range runs {
 		t := f.terms(r.size)
-		weight := 1 / (r.peak * r.peak)
-		for i := range t {
-			sums[i] += weight * t[i] * r.peak
-			for j := range t {
-				products[i][j] += weight * t[i] * t[j]
+		for i := range t[:f.count()] {
+			t[i] /= r.peak // so that errors are relative
+			sums[i] += t[i]
+			for j, other := range t[:i+1] {
+				products[i][j] += t[i] * other
+				products[j][i] = products[i][j]
 			}
 		}
 	}
@@ -160,22 +177,27 @@ func (f *fit) choose(points []point) {
 			continue // too few to know its errors
 		}
 		others(points, r)
-		for _, differ := range []bool{false, true} {
-			n, sum, high, total := 0.0, 0.0, score(1, 1, differ), 0.0
-			for _, p := range points {
-				if p.base > 0 {
-					s := score(p.peak, p.base, differ)
-					n, sum, high = n+1, sum+s, max(high, s)
-				}
+		n, bases := 0.0, 0.0
+		var sums, highs [2]float64 // of factors and of differences
+		highs[0] = 1
+		for _, p := range points {
+			if p.base > 0 {
+				factor, difference := score(p.peak, p.base, false), score(p.peak, p.base, true)
+				n, bases = n+1, bases+p.base
+				sums[0], sums[1] = sums[0]+factor, sums[1]+difference
+				highs[0], highs[1] = max(highs[0], factor), max(highs[1], difference)
 			}
+		}
+		for i, high := range highs {
 			if n > 0 { // the next error may be larger than all so far, the more so after few
-				high += (high - sum/n) * 4 / n
+				high += (high - sums[i]/n) * 4 / n
 			}
-			for _, p := range points {
-				total += unscore(p.base, high, differ)
+			total := bases * high
+			if i == 1 {
+				total = bases + float64(len(points))*high
 			}
 			if total < least {
-				least, f.rule, f.differ, f.high = total, r, differ, high
+				least, f.rule, f.differ, f.high = total, r, i == 1, high
 			}
 		}
 	}
@@ -279,6 +301,18 @@ func (f *fit) reserve(base float64) float64 {
 		few += 0.5 / float64(f.runs)
 	}
 	return unscore(base, f.high, f.differ) * (1 + slack) * few * f.raise
+}
+
+// like reports whether another fit reserves as much for runs of these sizes, but for a five hundredth.
+func (f *fit) like(other *fit, runs []run) bool {
+	now, before := 0.0, 0.0
+	for _, r := range runs {
+		base, _ := f.base(r.size)
+		now += f.reserve(base)
+		base, _ = other.base(r.size)
+		before += other.reserve(base)
+	}
+	return math.Abs(now-before) < before/512
 }
 
 func (f *fit) predict(size [2]float64) Prediction {

@@ -170,7 +170,7 @@ type curve struct {
 	mu    sync.Mutex
 	runs  []run // the last of them, the newest last
 	since int   // runs since the fit was made
-	news  bool  // one of them was not what it would be without a margin
+	every int   // after how many a new one is made
 	row   int   // runs in a row above the middle of the errors, or below if negative
 	out   int   // runs in a row above or below it
 	extra float64
@@ -179,9 +179,9 @@ type curve struct {
 	fell, wary int
 }
 
-// observe learns a run. It makes a new fit after a quarter more runs, if these are not as predicted, and at once of what does not
-// fit, but not while the job may be changing: until that is known the reservations are raised by as
-// much as the runs were above theirs.
+// observe learns a run. It makes a new fit after a quarter more runs, or after half as many more if the last
+// one was like the one before, and at once of what does not fit, but not while the job may be changing: until
+// that is known the reservations are raised by as much as the runs were above theirs.
 func (c *curve) observe(r run) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +194,9 @@ func (c *curve) observe(r run) {
 	c.used.Store(time.Now().UnixNano())
 	f := c.fit.Load()
 	base, beyond := f.base(r.size)
-	c.news = c.news || math.Abs(r.peak-base) > base/512
+	if score(r.peak, base, f.differ) < f.low {
+		c.every = f.runs / 4 // the fit may be too wide
+	}
 	switch {
 	case beyond > 1: // it was predicted with caution, and is no sign of a change
 		c.row = 0
@@ -232,16 +234,19 @@ func (c *curve) observe(r run) {
 		raised.raise = min(4, raised.raise*r.peak/reserved)
 		c.fit.Store(&raised)
 	case under, beyond > 1, c.row == 0 && f.raise > 1+c.extra,
-		(4*c.since >= f.runs && (c.news || c.since >= f.runs) || f.runs <= window/8) && c.row <= 1 && (c.row >= -1 || c.wary > 0):
+		(c.since >= c.every || f.runs <= window/8) && c.row <= 1 && (c.row >= -1 || c.wary > 0):
 		c.refit()
 	}
 }
 
 func (c *curve) refit() {
 	c.extra = max(0, c.extra-widen*rate*float64(c.since))
-	c.since, c.news = 0, false
+	c.since = 0
 	f := newFit(c.runs[max(0, len(c.runs)-window):])
 	f.raise += c.extra
+	if c.every = min(2*c.every, window/2); !f.like(c.fit.Load(), c.runs[max(0, len(c.runs)-8):]) {
+		c.every = f.runs / 4
+	}
 	c.fit.Store(f)
 }
 
