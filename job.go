@@ -42,12 +42,23 @@ type jobState struct {
 	account *core.Account
 	// forecast is nil of a job that was not to be learned from.
 	forecast *forecast
+	options  jobOptions
 	began    monotime.Instant
 	span     telemetry.Job
 	streams  []*jobStream
 	blocks   []core.BlockID // in the order in which they were allocated
 	ended    atomic.Bool
 	calls    launchLists
+
+	// What most jobs need is one allocation.
+	job   Job
+	first jobStream
+	room  struct {
+		streams [1]*jobStream
+		blocks  [4]core.BlockID
+		uses    [4]core.Use
+		args    [6]driver.Arg
+	}
 }
 
 // jobStream is one lease of a job.
@@ -107,6 +118,8 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 		return refuse.Nil(op, "ctx", "pass the request's context, or context.Background()")
 	}
 	s := &jobState{owner: r, rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(name), began: monotime.Now(), account: core.NewAccount()}
+	s.streams, s.blocks = s.room.streams[:0], s.room.blocks[:0]
+	s.calls = launchLists{s.room.uses[:0], s.room.args[:0]}
 	s.ctx, s.span = r.jobSpans.Begin(ctx)
 	returned := false
 	defer func() {
@@ -129,21 +142,20 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 // begin reserves memory and leases a stream, in this order: a job that waits
 // for memory holds none. After an error the caller ends the job.
 func (r *Runtime) begin(s *jobState, options []JobOption) (*Job, error) {
-	ctx, tag := s.ctx, s.tag
-	var o jobOptions
+	ctx, tag, o := s.ctx, s.tag, &s.options
 	for _, option := range options {
 		if option != nil {
-			option(&o)
+			option(o)
 		}
 	}
 	began := s.began
 	if o.admit || o.dimensions > 0 {
-		if err := r.foresee(s, &o); err != nil {
+		if err := r.foresee(s, o); err != nil {
 			return nil, err
 		}
 	}
 	if o.reserve {
-		claim, err := r.reserveWithin(ctx, s, &o)
+		claim, err := r.reserveWithin(ctx, s, o)
 		asked := began
 		began = monotime.Now()
 		s.account.Note(func(a *core.JobAccount) { a.WaitedForMemory = began.Since(asked) })
@@ -160,13 +172,14 @@ func (r *Runtime) begin(s *jobState, options []JobOption) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Job{state: s, on: s.add(lease)}, nil
+	s.first.lease = lease
+	s.job = Job{state: s, on: s.add(&s.first)}
+	return &s.job, nil
 }
 
 // add takes a stream into the job.
-func (s *jobState) add(lease *cuda.Lease) *jobStream {
-	lease.Follow(s.account)
-	on := &jobStream{lease: lease}
+func (s *jobState) add(on *jobStream) *jobStream {
+	on.lease.Follow(s.account)
 	s.streams = append(s.streams, on)
 	return on
 }
@@ -192,7 +205,7 @@ func (j *Job) Fork() (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Job{state: s, on: s.add(lease)}, nil
+	return &Job{state: s, on: s.add(&jobStream{lease: lease})}, nil
 }
 
 // Account is what the job and its forks have needed of the device and waited for, from when [Runtime.Do] was called, with
@@ -598,13 +611,15 @@ func (s *jobState) waitFor(on *jobStream) error {
 func (s *jobState) end() error {
 	s.ended.Store(true)
 	ctx := s.span.Uncancelled(s.ctx) // the spans still belong to the caller
-	errs := []error{s.freeAll(ctx)}
+	err := s.freeAll(ctx)
 	for _, on := range s.streams {
-		errs = append(errs, twice(on.lease.Release))
+		err = also(err, twice(on.lease.Release))
 	}
-	errs = append(errs, twice(func() error { return s.settle(ctx) }))
+	if s.settle(ctx) != nil {
+		err = also(err, s.settle(ctx))
+	}
 	s.account.End()
-	return errors.Join(errs...)
+	return err
 }
 
 // also is err, and more if there is any: an error that is alone stays what it

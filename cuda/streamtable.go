@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -15,7 +16,7 @@ import (
 )
 
 // streamTable knows every physical stream and which lease is on it. Looking a
-// lease up takes no lock: what is looked up in is replaced, never changed.
+// lease up takes no lock.
 type streamTable struct {
 	drv         driver.Driver
 	ordinal     int // the device's
@@ -51,62 +52,98 @@ type streamTable struct {
 func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
 	t := &streamTable{drv: drv, ordinal: drv.Ordinal(), deviceOrder: deviceOrder, order: fence.NewOrder(drv, deviceOrder)}
 	t.records.Records = path.NewRecords(recordBook{t})
-	t.leases.Store(noLeases())
+	t.leases.Store(newLeases(1))
 	t.all.Store(&[]*stream{})
 	t.adoptedBooks.joins(&t.group, new(path.Lane))
 	t.setLease(core.DefaultStream, t.add(0, false))
 	return t
 }
 
-// leases is which stream each lease is on: a hash table that is never changed. A launch
-// looks one up for each of its blocks, and a Go map takes several times as long.
+// leases is which stream each lease is on: a hash table in which one goroutine at a time changes places while others
+// look, until it is replaced by a larger one. A launch looks one up for each of its blocks, and a Go map takes several times as long.
 type leases struct {
-	places []leased // a power of two of them, more than half without a stream
+	places []leased // a power of two of them
+	n      int      // on a stream: half of the places at most
 }
 
+// leased is a place: of no lease yet, of one that is on a stream, or of one that was and is never again.
 type leased struct {
-	id core.StreamID
-	on *stream
+	id atomic.Uint64
+	on atomic.Pointer[stream]
 }
 
-func noLeases() *leases { return &leases{make([]leased, 1)} }
+// unleased is the id of a place that was of none yet. Leases are counted up, and none comes to it.
+const unleased = math.MaxUint64
 
-// changed returns the table with an id on a stream, or on none if that is nil.
-func (l *leases) changed(id core.StreamID, on *stream) *leases {
-	n := 0
-	for _, e := range l.places {
-		if e.on != nil {
-			n++
-		}
+func newLeases(n int) *leases {
+	l := &leases{places: make([]leased, 1<<bits.Len(uint(2*n+1)))}
+	for i := range l.places {
+		l.places[i].id.Store(unleased)
 	}
-	changed := &leases{make([]leased, 1<<bits.Len(uint(2*n+2)))}
-	for _, e := range l.places {
-		if e.on != nil && e.id != id {
-			*changed.place(e.id) = e
-		}
-	}
-	if on != nil {
-		*changed.place(id) = leased{id, on}
-	}
-	return changed
+	return l
 }
 
-// place is where id is, or would be. Ids are counted up, so few meet.
-func (l *leases) place(id core.StreamID) *leased {
-	for at := uint64(id); ; at++ {
-		if e := &l.places[at&uint64(len(l.places)-1)]; e.id == id || e.on == nil {
+// put returns the table with a lease on a stream. A stream leaves a place before the next lease gets it, and
+// comes to that after the lease.
+func (l *leases) put(id core.StreamID, on *stream) *leases {
+	if 2*(l.n+1) > len(l.places) {
+		larger := newLeases(2 * (l.n + 1))
+		for id, on := range l.each {
+			larger.put(id, on)
+		}
+		l = larger
+	}
+	e := l.place(id, func(e *leased) bool { return e.on.Load() == nil })
+	e.id.Store(uint64(id))
+	e.on.Store(on)
+	l.n++
+	return l
+}
+
+// take takes a lease off its stream, if it is on one.
+func (l *leases) take(id core.StreamID) {
+	if e := l.place(id, func(e *leased) bool { return e.id.Load() == uint64(id) && e.on.Load() != nil }); e != nil {
+		e.on.Store(nil)
+		l.n--
+	}
+}
+
+// place is the first that may be of a lease for which so holds, or nil.
+func (l *leases) place(id core.StreamID, so func(*leased) bool) *leased {
+	for i := range uint64(len(l.places)) {
+		if e := &l.places[(uint64(id)+i)&uint64(len(l.places)-1)]; so(e) {
 			return e
 		}
 	}
+	return nil
+}
+
+// read is whose place it is and the stream, nil if the lease is on none any more.
+func (e *leased) read() (id core.StreamID, on *stream) {
+	id = core.StreamID(e.id.Load())
+	if on = e.on.Load(); e.id.Load() != uint64(id) { // the next lease's
+		on = nil
+	}
+	return id, on
 }
 
 // find returns the stream that id is on, nil if it is on none.
-func (l *leases) find(id core.StreamID) *stream { return l.place(id).on }
+func (l *leases) find(id core.StreamID) *stream {
+	for i := range uint64(len(l.places)) {
+		switch of, on := l.places[(uint64(id)+i)&uint64(len(l.places)-1)].read(); of {
+		case id:
+			return on
+		case unleased:
+			return nil
+		}
+	}
+	return nil
+}
 
 // each yields all, in no order.
 func (l *leases) each(yield func(core.StreamID, *stream) bool) {
-	for _, e := range l.places {
-		if e.on != nil && !yield(e.id, e.on) {
+	for i := range l.places {
+		if id, on := l.places[i].read(); on != nil && !yield(id, on) {
 			return
 		}
 	}
@@ -249,7 +286,7 @@ func (t *streamTable) setLease(id core.StreamID, s *stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.lease.Store(uint64(id))
-	t.leases.Store(t.leases.Load().changed(id, s))
+	t.leases.Store(t.leases.Load().put(id, s))
 }
 
 // shut takes all leases off, that of the default stream too.
@@ -257,14 +294,14 @@ func (t *streamTable) shut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed.Store(true)
-	t.leases.Store(noLeases())
+	t.leases.Store(newLeases(0))
 }
 
 // unlease takes the lease off; later uses of its id are refused.
 func (t *streamTable) unlease(id core.StreamID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.leases.Store(t.leases.Load().changed(id, nil))
+	t.leases.Load().take(id)
 }
 
 // defaultStream is the legacy default stream, which is never forgotten.
