@@ -282,7 +282,7 @@ func Reserve(bytes uint64, wait time.Duration) JobOption {
 func (r *Runtime) Waiting() int { return r.line.Len() }
 
 // The pauses between two looks of the first that waits: at the device, while something is pending
-// there, and at least after it was woken in vain.
+// there, and at least, however often it is woken.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 20 * time.Millisecond
@@ -312,6 +312,7 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 	}
 	place := r.line.Join(in)
 	defer place.Leave()
+	var looked monotime.Instant
 	for pause := firstPause; ; {
 		var again <-chan time.Time
 		if place.MayTry() {
@@ -335,6 +336,7 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 			}
 			*o = all
 			place.LetPass(room.bytes)
+			looked = monotime.Now()
 			if room.coming {
 				again = time.After(pause)
 				pause = min(2*pause, lastPause)
@@ -344,7 +346,7 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 		case <-patient.Done():
 			return r.endWait(ctx, place, o, tag)
 		case <-place.Turn():
-			time.Sleep(leastPause) // others may come back meanwhile
+			time.Sleep(leastPause - monotime.Now().Since(looked)) // others may come back meanwhile
 		case <-again:
 		}
 	}
