@@ -263,7 +263,7 @@ func samples(t *testing.T, c prometheus.Collector, name string) map[string]float
 	return samplesBy(t, c, name, "tag")
 }
 
-// samplesBy are the values of a gauge by one label, summed over the others.
+// samplesBy are the values of a gauge or counter by one label, summed over the others.
 func samplesBy(t *testing.T, c prometheus.Collector, name string, label string) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -277,7 +277,7 @@ func samplesBy(t *testing.T, c prometheus.Collector, name string, label string) 
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
 				if l.GetName() == label {
-					values[l.GetValue()] += m.GetGauge().GetValue()
+					values[l.GetValue()] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
 				}
 			}
 		}
@@ -441,6 +441,18 @@ func TestLaunchesAreBounded(t *testing.T) {
 				t.Errorf("%s has %d series of %v seconds", f.GetName(), len(f.GetMetric()), held)
 			}
 		}
+	}
+}
+
+// Names of launches that become equal as labels are one series, not a failed scrape.
+func TestOddLaunchesAreMerged(t *testing.T) {
+	var d metrics.DeviceTimes
+	for _, name := range []string{"a\xff", "a\xfe", "sort"} {
+		d.Done(&oplog.DeviceWork{Launch: 1, Name: name, Weight: 1, Waits: []oplog.DeviceWait{{Launch: name, For: core.WaitRef{Launch: 1}, Held: time.Second}}})
+	}
+	c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, DeviceTimes: d.Snapshot}))(t)
+	if series := samplesBy(t, c, "gpumem_device_wait_seconds_total", "launch"); len(series) != 2 || series["a\uFFFD"] != 2 || series["sort"] != 1 {
+		t.Errorf("series: %v", series)
 	}
 }
 

@@ -100,11 +100,12 @@ func (d *DeviceTimes) Done(w *oplog.DeviceWork) {
 // allocationWaits is what allocations are called that wait for other streams' uses of their memory.
 const allocationWaits = "allocation"
 
+// launchLabel is a launch's name as it can be a label.
 func launchLabel(name string) string {
 	if name == "" {
 		return unnamedLaunch
 	}
-	return names.Bound(name)
+	return names.Bound(strings.ToValidUTF8(name, "\uFFFD"))
 }
 
 func (d *DeviceTimes) of(name string) *launchTimes {
