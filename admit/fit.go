@@ -275,23 +275,27 @@ func unscore(base, score float64, differ bool) float64 {
 func (f *fit) base(size [2]float64) (base, beyond float64) {
 	seen := [2]float64{min(size[0], f.scale[0]), min(size[1], f.scale[1])}
 	beyond = max(1, size[0]/f.scale[0]) * max(1, size[1]/f.scale[1])
-	at, last := f.at(seen), f.envelope[len(f.envelope)-1]
-	i, _ := slices.BinarySearchFunc(f.envelope, at, func(p point, at float64) int { return cmp.Compare(p.at, at) })
-	switch {
-	case f.rule == fitted:
-		base = at
-	case i == len(f.envelope):
-		base = last.peak * at / last.at
-	case i == 0:
-		base = f.envelope[0].peak
-	default:
-		a, b := f.envelope[i-1], f.envelope[i]
-		base = between(a.at, a.peak, b.at, b.peak, at, f.rule)
+	at := f.at(seen)
+	if base = at; f.rule != fitted {
+		base = f.onEnvelope(at)
 	}
 	if beyond > 1 { // more than in proportion
 		base *= max(math.Pow(beyond, 1.25), f.at(size)/at)
 	}
 	return base, beyond
+}
+
+// onEnvelope is what the envelope says of a place on the axis.
+func (f *fit) onEnvelope(at float64) float64 {
+	i, _ := slices.BinarySearchFunc(f.envelope, at, func(p point, at float64) int { return cmp.Compare(p.at, at) })
+	switch last := f.envelope[len(f.envelope)-1]; i {
+	case len(f.envelope):
+		return last.peak * at / last.at
+	case 0:
+		return f.envelope[0].peak
+	}
+	a, b := f.envelope[i-1], f.envelope[i]
+	return between(a.at, a.peak, b.at, b.peak, at, f.rule)
 }
 
 // reserve is how many bytes to set aside for a base.
