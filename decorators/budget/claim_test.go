@@ -148,11 +148,28 @@ func TestPaddingIsChargedToTheGeneralLedger(t *testing.T) {
 	}
 }
 
+// A request that is tried again draws from its claim still, on a stream that is known, too.
+func TestAClaimIsDrawnFromWhenTheDeviceIsAskedAgain(t *testing.T) {
+	d := newDevice()
+	r := newBudget(t, d, Config{Limit: 100})
+	c := mustReserve(t, r, 60)
+	for range 2 {
+		d.failNext("Allocate", errMemory)
+		mustAllocate(t, r, core.Request{Bytes: 20, Claim: c.ID, Stream: 1})
+		wantCharged(t, r, 60)
+	}
+	if s := r.Stats(); s.Claimed != 20 {
+		t.Errorf("claimed %d, want 20", s.Claimed)
+	}
+}
+
 func TestTheClaimIsNotTheUpstreamsBusiness(t *testing.T) {
 	inner := newBudget(t, newDevice(), Config{Limit: 100})
 	outer := newBudget(t, inner, Config{Limit: 50})
 	c := mustReserve(t, outer, 40)
-	mustAllocate(t, outer, core.Request{Bytes: 40, Claim: c.ID})
+	for range 8 { // the first are not served at once
+		mustAllocate(t, outer, core.Request{Bytes: 5, Claim: c.ID, Stream: 1})
+	}
 	wantCharged(t, inner, 40)
 	wantCharged(t, outer, 40)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core/readings"
+	"github.com/fencepost-gpu/fencepost/internal/nvml"
 )
 
 // Root is the folder that stands for the root of the file system. Tests replace it; [New] keeps it.
@@ -37,13 +38,13 @@ type Reader struct {
 	groups      func(group string) (limit, used uint64, ok bool)
 }
 
-// New returns a reader of d's limits. NVML says what is the limit of a control group, by its folder,
+// New returns a reader of d's limits. ofGroup says what NVML's limit of a control group is, by its folder,
 // and how many bytes are used of it; nil if it cannot.
-func New(d Device, nvml func(group string) (limit, used uint64, ok bool)) *Reader {
-	return &Reader{d, Root, os.Getenv, nvml}
+func New(d Device, ofGroup func(group string) (limit, used uint64, ok bool)) *Reader {
+	return &Reader{d, Root, os.Getenv, ofGroup}
 }
 
-// Read reads all limits there are; what [Allow] sets is not. It reads some small files, and may call NVML.
+// Read reads all limits there are, and leaves it to [Allow] to say what they allow. It reads some small files, and may call NVML.
 func (r *Reader) Read() (all []readings.MemoryLimit) {
 	for _, group := range r.path() {
 		folder := path.Join(mounted, group)
@@ -116,11 +117,10 @@ func (d Device) region(text string) (uint64, bool) {
 	return 0, false
 }
 
-// owns reports whether a region is the device's memory. The domain of a PCI address has four digits or eight.
+// owns reports whether a region is the device's memory.
 func (d Device) owns(region string) bool {
 	at, isMemory := strings.CutSuffix(region, "/vidmem")
-	id := func(s string) string { return strings.TrimLeft(strings.ToLower(s), "0") }
-	return isMemory && d.PCIBusID != "" && id(path.Base(at)) == id(d.PCIBusID)
+	return isMemory && nvml.SameBus(d.PCIBusID, path.Base(at))
 }
 
 // pinned is the device's limit in the variable of MPS, such as "0=2G,1=512MB".

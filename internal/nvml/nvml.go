@@ -45,17 +45,19 @@ type GPU struct {
 	Processes int `json:"processes"`
 }
 
-// ByBusID returns the device at a PCI address, and whether there is one. The
-// address is compared as CUDA and NVML write it, with four or eight digits of
-// the domain.
+// ByBusID returns the device at a PCI address, and whether there is one.
 func (r Reading) ByBusID(id string) (GPU, bool) {
 	for _, g := range r.GPUs {
-		if id != "" && shortBusID(g.PCIBusID) == shortBusID(id) {
+		if SameBus(g.PCIBusID, id) {
 			return g, true
 		}
 	}
 	return GPU{}, false
 }
 
-// shortBusID is the address without the domain's leading zeros, in lower case.
-func shortBusID(id string) string { return strings.TrimLeft(strings.ToLower(id), "0") }
+// SameBus reports whether two PCI addresses are the same, as CUDA, NVML and Linux write them: with four or eight digits of
+// the domain. An empty one is none.
+func SameBus(a, b string) bool {
+	short := func(id string) string { return strings.TrimLeft(strings.ToLower(id), "0") }
+	return a != "" && short(a) == short(b)
+}
