@@ -67,9 +67,9 @@ type timedBench struct {
 	did      deviceWork
 }
 
-func newTimedBench(t *testing.T, seed uint64) *timedBench { return newTimedBenchOf(t, seed, 0) }
+func newTimedBench(t *testing.T, seed uint64) *timedBench { return newTimedBenchOf(t, seed, 0, timedOneIn) }
 
-func newTimedBenchOf(t *testing.T, seed, limit uint64) *timedBench {
+func newTimedBenchOf(t *testing.T, seed, limit uint64, oneIn int) *timedBench {
 	device, err := sim.Open(sim.Config{Bytes: 64 << 20, Schedule: sim.Seeded(seed)})
 	must(t, err)
 	must(t, device.RegisterModule("busy", sim.Kernel{Name: "busy", Run: func(*sim.Exec) {},
@@ -79,7 +79,7 @@ func newTimedBenchOf(t *testing.T, seed, limit uint64) *timedBench {
 	must(t, err)
 	b.busy, err = device.ModuleFunction(m, "busy")
 	must(t, err)
-	b.streams, err = cuda.NewStreamPool(b.faults, cuda.StreamPoolConfig{DeviceWork: &b.did, TimeOneIn: timedOneIn})
+	b.streams, err = cuda.NewStreamPool(b.faults, cuda.StreamPoolConfig{DeviceWork: &b.did, TimeOneIn: oneIn})
 	must(t, err)
 	pool, err := cuda.NewPoolResource(b.faults, b.streams, cuda.PoolConfig{ReapInterval: -1, Limit: limit})
 	must(t, err)
@@ -463,6 +463,29 @@ func TestOneInSoManyIsTimed(t *testing.T) {
 	}
 }
 
+// Launches that are open on a stream at once are chosen each for itself: not by what other streams, or those of another
+// runtime, have counted.
+func TestLaunchesAtOnceAreChosenEachForItself(t *testing.T) {
+	const atOnce = 16
+	for _, oneIn := range []int{1000, 1} {
+		b := newTimedBenchOf(t, 1, 0, oneIn)
+		s := b.lease()
+		var open []core.Ticket
+		for range atOnce {
+			tk, err := b.resource.PrepareUse(ctx, core.UseRequest{Stream: s.ID()})
+			must(t, err)
+			open = append(open, tk)
+		}
+		for _, tk := range open {
+			must(t, b.resource.FinishUse(ctx, tk))
+		}
+		b.reap()
+		if told := len(b.did.done); oneIn == 1 && told != atOnce {
+			t.Errorf("%d of %d launches were timed", told, atOnce)
+		}
+	}
+}
+
 // slow is a device whose work is done when a test says so.
 type slow struct {
 	*drivertest.Null
@@ -652,7 +675,7 @@ func TestALostDeviceLosesItsTimes(t *testing.T) {
 // An allocation that makes its stream wait for another's launch on the same memory is timed, in a sampled trace always. If
 // the driver refuses an event that is counted, and the memory is had all the same.
 func TestAReuseOfMemoryKnowsHowLongItWaited(t *testing.T) {
-	b := newTimedBenchOf(t, 4, sim.Granule)
+	b := newTimedBenchOf(t, 4, sim.Granule, timedOneIn)
 	one, two := b.lease(), b.lease()
 	streams := [2]*cuda.Lease{one, two}
 	span := core.SpanRef{TraceID: [16]byte{3}, SpanID: [8]byte{4}}

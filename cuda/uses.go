@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -147,7 +148,7 @@ func (r *tracker) timed(l *launch, req *core.UseRequest) fence.Marks {
 	if r.times == nil {
 		return nil
 	}
-	if !req.Span.Sampled && !l.time.due(r.times.oneIn) {
+	if !req.Span.Sampled && !l.isDue(r.times.oneIn) {
 		return nil
 	}
 	if l.timing = r.times.start(l.on, &req.Span); l.timing == nil {
@@ -385,7 +386,7 @@ type launch struct {
 	timing *timing
 	// followed is the lease, if an account follows it, or nil.
 	followed *Lease
-	// time chooses those that are timed and in no sampled trace.
+	// time chooses those that are timed and in no sampled trace, if the launch is the stream's own.
 	time countdown
 }
 
@@ -426,6 +427,15 @@ func (s *stream) enterLaunch() *launch {
 }
 
 func (l *launch) isOwn() bool { return l == &l.on.launch }
+
+// isDue reports whether a launch that is in no sampled trace is to be timed. One that is not the stream's own has been
+// others', whose count says nothing here.
+func (l *launch) isDue(oneIn uint32) bool {
+	if l.isOwn() {
+		return l.time.due(oneIn)
+	}
+	return oneIn > 0 && rand.Uint32N(oneIn) == 0
+}
 
 // leave closes the intent, for the stream's next launch, and leaves the stream.
 func (l *launch) leave() {
