@@ -80,6 +80,7 @@ func newFit(runs []run) *fit {
 	})
 	f.choose(points)
 	top := 0.0
+	f.envelope = points[:0]
 	for _, p := range points {
 		top = max(top, p.peak)
 		if n := len(f.envelope); n > 0 && f.envelope[n-1].at == p.at {
@@ -202,7 +203,8 @@ func (f *fit) choose(points []point) {
 		}
 	}
 	others(points, f.rule)
-	scores := make([]float64, 0, len(points))
+	var room [window]float64
+	scores := room[:0]
 	for _, p := range points {
 		if p.base > 0 {
 			scores = append(scores, score(p.peak, p.base, f.differ))

@@ -58,7 +58,7 @@ func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 	}
 	p.adoptedHandles[handle] = true
 	p.mu.Unlock()
-	l := &Lease{id: nextID(), stream: p.table.add(handle, true), pool: p, tag: tag.OrUntagged(), since: time.Now(), stack: core.CaptureStack(1), adopted: true}
+	l := (&Lease{id: nextID(), stream: p.table.add(handle, true), pool: p, tag: tag.OrUntagged(), since: time.Now(), adopted: true}).captureStack(1)
 	p.register(l)
 	return l, nil
 }

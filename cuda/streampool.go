@@ -229,8 +229,7 @@ func (p *StreamPool) grant(op string, res *puddle.Resource[*stream], err error, 
 	if err != nil {
 		return nil, p.explain(op, err)
 	}
-	l := &Lease{stream: res.Value(), pool: p, tag: tag.OrUntagged(), since: time.Now(), stack: core.CaptureStack(2), resource: res}
-	l.id = nextID()
+	l := (&Lease{id: nextID(), stream: res.Value(), pool: p, tag: tag.OrUntagged(), since: time.Now(), resource: res}).captureStack(2)
 	if !p.admit(l) {
 		return nil, p.explain(op, errPoolClosed)
 	}

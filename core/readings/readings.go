@@ -71,7 +71,7 @@ type LeaseInfo struct {
 	ID    core.StreamID
 	Tag   core.Tag
 	Since time.Time
-	// Stack is where it was acquired.
+	// Stack is where it was acquired: the innermost 8 frames.
 	Stack core.Stack
 	// Adopted says that the stream is the caller's.
 	Adopted bool
