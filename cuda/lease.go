@@ -29,7 +29,7 @@ type Lease struct {
 	resource *puddle.Resource[*stream]
 	// account is that of Follow, or nil.
 	account *core.Account
-	// frames are so many of who leased it.
+	// frames are the stack of who leased it, of that depth.
 	frames [leaseFrames]uintptr
 	depth  int
 }
