@@ -104,7 +104,7 @@ func (r *Runtime) findingStack() (findings.Stack, bool) {
 	if !r.built.Load() {
 		return findings.Stack{}, false
 	}
-	return findings.Stack{Base: core.Base(r.core.Resource()), Guard: r.guard, Streams: r.streams, Unmaps: r.guard.Setting().Unmap || r.pool == nil, Enqueued: r.faults.enqueued}, true
+	return findings.Stack{Base: core.Base(r.core.Resource()), Released: r.backend.Released, Guard: r.guard, Streams: r.streams, Unmaps: r.guard.Setting().Unmap || r.pool == nil, Enqueued: r.faults.enqueued}, true
 }
 
 // flushes are what the program brought that keeps records back, and the dump of the
@@ -172,6 +172,8 @@ func (r *Runtime) openStreams(cfg Config) (err error) {
 	r.jobSpans = telemetry.NewJobs(traced, r.driver.Ordinal())
 	streams.DeviceWork = telemetry.DeviceSpans(traced, r.driver.Ordinal(), &r.deviceWork)
 	streams.TimeOneIn = cmp.Or(cfg.TimeOneIn, defaultTimeOneIn)
+	// The oracle of a simulated device, and a core dump of a GPU, know addresses only.
+	streams.RememberReleased = cfg.Driver == nil && !r.gpu || r.faults.watch != nil
 	if r.streams, err = cuda.NewStreamPool(r.driver, streams); err != nil {
 		return err
 	}
@@ -294,7 +296,6 @@ func (r *Runtime) finishBuild(cfg Config) (err error) {
 	if r.collector, err = r.newCollector(); err != nil {
 		return err
 	}
-	core.Base(r.core.Resource()).Subscribe(r.reporter)
 	return nil
 }
 

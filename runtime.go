@@ -37,6 +37,7 @@ type backend interface {
 	TurnPeaks(now time.Time)
 	WindowPeaks() []readings.WindowPeak
 	Measure() (soFar, end func() core.Peak)
+	Released(yield func(core.Block) bool)
 }
 
 // pooled is a backend that allocates from a pool.

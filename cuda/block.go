@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/path"
+	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
 // block is the record of one allocation. Records are pooled, so code that
@@ -120,13 +121,24 @@ func (b *block) check(op string, id core.BlockID, stream core.StreamID) error {
 type streamBooks struct {
 	_      [64]byte // streams share no cache line
 	blocks blocktable.Table[block]
+	// gone are the blocks that left the books last, at most remembers of them.
+	gone      ring.Ring[core.Block]
+	remembers int
 	books.Books
 	fence.Counts
 	_ [64]byte
 }
 
-// joins makes the books part of a group, with the lock of a lane.
-func (b *streamBooks) joins(group *books.Group, lane *path.Lane) {
+// rememberedBlocks is how many released blocks a resource remembers, if it does: each stream an
+// equal share of them when it comes, and leastRemembered at least.
+const (
+	rememberedBlocks = 8192
+	leastRemembered  = 64
+)
+
+// joins makes the books part of a group, with the lock of a lane. They remember so many released blocks.
+func (b *streamBooks) joins(group *books.Group, lane *path.Lane, remembers int) {
+	b.remembers = remembers
 	group.Add(&b.Books, lane, func(show func(*core.Block, *books.Entry)) {
 		b.blocks.Each(func(record *block) { show(&record.core, &record.entry) })
 	})
@@ -157,8 +169,33 @@ func (b *streamBooks) free(record *block) {
 
 // leave is free with the lock held.
 func (b *streamBooks) leave(record *block) {
-	b.blocks.Remove(record.core.ID.Generation)
+	b.remove(record)
 	b.Free(&record.core, &record.entry)
+}
+
+// remove takes a block out of the table and remembers it in the same step, so that a reader who
+// lists the table first and the remembered blocks second misses none. The lock must be held.
+func (b *streamBooks) remove(record *block) {
+	b.blocks.Remove(record.core.ID.Generation)
+	if b.remembers > 0 {
+		gone, _ := b.gone.Next(b.remembers)
+		*gone = record.core
+		gone.State = core.Freed
+	}
+}
+
+// listGone lists the remembered blocks, oldest first, until yield returns false, which it then
+// returns.
+func (b *streamBooks) listGone(yield func(core.Block) bool) bool {
+	b.Lock()
+	gone := b.gone.List()
+	b.Unlock()
+	for _, c := range gone {
+		if !yield(c) {
+			return false
+		}
+	}
+	return true
 }
 
 // releaseAll takes blocks out that are released at now.
@@ -167,7 +204,7 @@ func (b *streamBooks) releaseAll(entries []pendingFree, now monotime.Instant) {
 	defer b.Unlock()
 	for i := range entries {
 		record := entries[i].block
-		b.blocks.Remove(record.core.ID.Generation)
+		b.remove(record)
 		b.Leave(&record.core, now.Since(record.freeRequested))
 	}
 }
@@ -176,7 +213,7 @@ func (b *streamBooks) releaseAll(entries []pendingFree, now monotime.Instant) {
 func (b *streamBooks) release(record *block, took time.Duration) {
 	b.Lock()
 	defer b.Unlock()
-	b.blocks.Remove(record.core.ID.Generation)
+	b.remove(record)
 	b.Leave(&record.core, took)
 }
 

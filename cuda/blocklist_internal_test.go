@@ -23,7 +23,7 @@ func shelve(b *streamBooks, from, to core.Generation) {
 }
 
 func TestAListingThatIsStoppedEndsAtOnce(t *testing.T) {
-	table := newStreamTable(&drivertest.Null{}, false)
+	table := newStreamTable(&drivertest.Null{}, false, false)
 	shelve(&table.adoptedBooks, 1, 500)
 	shelve(table.streams()[0].books, 501, 1000)
 	listed := 0
@@ -42,7 +42,7 @@ func TestAListingThatIsStoppedEndsAtOnce(t *testing.T) {
 // new name: it is another block, which the listing may meet where it belongs.
 func TestARecycledRecordIsNotListed(t *testing.T) {
 	b := &streamBooks{}
-	b.joins(new(books.Group), new(path.Lane))
+	b.joins(new(books.Group), new(path.Lane), 0)
 	shelve(b, 1, 2)
 	listed := []core.Generation{}
 	b.list(func(info core.BlockInfo) bool {

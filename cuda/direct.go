@@ -35,7 +35,7 @@ var _ core.Resource = (*DirectResource)(nil)
 // NewDirectResource returns a backend over drv. It needs no closing.
 func NewDirectResource(drv driver.Driver) *DirectResource {
 	r := &DirectResource{Unsupported: core.Unsupported{Resource: "direct(" + deviceName(drv) + ")"}, drv: drv}
-	r.books.joins(&r.group, new(path.Lane))
+	r.books.joins(&r.group, new(path.Lane), rememberedBlocks)
 	r.windows = books.NewWindows(&r.group, time.Now())
 	return r
 }

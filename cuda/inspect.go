@@ -73,6 +73,17 @@ func (i inspector) Blocks(yield func(core.BlockInfo) bool) {
 	})
 }
 
+// Released lists the newest released blocks of each stream, if
+// [StreamPoolConfig.RememberReleased] asks for them, until yield returns false. Their Bytes may be
+// another block's now. A caller who lists the blocks of Inspect first and these second misses none
+// that is released meanwhile. It takes the lock of one stream at a time, and none over yield.
+func (r *tracker) Released(yield func(core.Block) bool) {
+	stopped := false
+	r.streams.table.eachBooks(r.streams.table.streams(), func(b *streamBooks) {
+		stopped = stopped || !b.listGone(yield)
+	})
+}
+
 // Remember knows nothing: what is not in the books is forgotten.
 func (i inspector) Remember(core.BlockID) (core.BlockInfo, bool) { return core.BlockInfo{}, false }
 
@@ -135,6 +146,13 @@ func (r *tracker) CheckLive(context.Context) error { return nil }
 // Inspect tells of the live blocks.
 func (r *DirectResource) Inspect() core.Inspector {
 	return directInspector{r.Unsupported.Inspect(), r.blocks}
+}
+
+// Released lists the blocks whose free is under way, and the newest 8192 released ones, oldest first,
+// until yield returns false. It holds no lock over yield.
+func (r *DirectResource) Released(yield func(core.Block) bool) {
+	freeing := func(b core.BlockInfo) bool { return b.Block.State == core.Live || yield(b.Block) }
+	_ = r.books.list(freeing) && r.books.listGone(yield)
 }
 
 // directInspector knows the blocks, and nothing of streams.

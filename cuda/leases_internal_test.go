@@ -42,7 +42,7 @@ func TestLeasesAreAMap(t *testing.T) {
 
 // A lease is found from when it was put until it is taken, and never on another's stream, whoever comes and goes meanwhile.
 func TestLeasesAreFoundWhileOthersComeAndGo(t *testing.T) {
-	table := newStreamTable(&drivertest.Null{}, false)
+	table := newStreamTable(&drivertest.Null{}, false, false)
 	var last atomic.Uint64
 	var workers sync.WaitGroup
 	for range 8 {

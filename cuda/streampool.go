@@ -97,6 +97,10 @@ type StreamPoolConfig struct {
 	// microseconds longer.
 	DeviceWork oplog.DeviceWorkSink
 	TimeOneIn  int
+	// RememberReleased keeps the newest released blocks of each stream for the resource's Released:
+	// 8192 in all, and at least 64 of each stream. It costs a free the copy of a block. A debugger
+	// that names the block behind an address asks for it.
+	RememberReleased bool
 }
 
 // NewStreamPool returns a pool over drv. No stream is made yet.
@@ -110,7 +114,7 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 	if cfg.Max == 0 {
 		cfg.Max = DefaultMaxStreams
 	}
-	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky, beginStep: cfg.BeginStep, deviceWork: cfg.DeviceWork, timeOneIn: uint32(min(max(cfg.TimeOneIn, 0), math.MaxUint32)),
+	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder, cfg.RememberReleased), max: int32(cfg.Max), onSticky: cfg.OnSticky, beginStep: cfg.BeginStep, deviceWork: cfg.DeviceWork, timeOneIn: uint32(min(max(cfg.TimeOneIn, 0), math.MaxUint32)),
 		leased: map[core.StreamID]*Lease{}, adoptedHandles: map[driver.Stream]bool{}}
 	p.open, p.shut = context.WithCancel(context.Background())
 	pool, err := puddle.NewPool(&puddle.Config[*stream]{

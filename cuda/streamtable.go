@@ -21,7 +21,9 @@ type streamTable struct {
 	drv         driver.Driver
 	ordinal     int // the device's
 	deviceOrder bool
-	order       *fence.Order
+	// remembers: the books keep blocks that were released.
+	remembers bool
+	order     *fence.Order
 
 	// adoptedBooks count for all adopted streams: they come and go, and what was
 	// counted must stay.
@@ -49,12 +51,12 @@ type streamTable struct {
 }
 
 // newStreamTable returns a table that holds the legacy default stream.
-func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
-	t := &streamTable{drv: drv, ordinal: drv.Ordinal(), deviceOrder: deviceOrder, order: fence.NewOrder(drv, deviceOrder)}
+func newStreamTable(drv driver.Driver, deviceOrder, remembers bool) *streamTable {
+	t := &streamTable{drv: drv, ordinal: drv.Ordinal(), deviceOrder: deviceOrder, remembers: remembers, order: fence.NewOrder(drv, deviceOrder)}
 	t.records.Records = path.NewRecords(recordBook{t})
 	t.leases.Store(newLeases(1))
 	t.all.Store(&[]*stream{})
-	t.adoptedBooks.joins(&t.group, new(path.Lane))
+	t.adoptedBooks.joins(&t.group, new(path.Lane), t.share())
 	t.setLease(core.DefaultStream, t.add(0, false))
 	return t
 }
@@ -219,7 +221,7 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 	s.launch.on, s.launch.Handle = s, &s.launch
 	if !adopted {
 		counters = new(streamBooks)
-		counters.joins(&t.group, &s.host)
+		counters.joins(&t.group, &s.host, t.share())
 		s.books = counters
 	}
 	t.mu.Lock()
@@ -230,6 +232,14 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 	all := append(slices.Clone(*t.all.Load()), s)
 	t.all.Store(&all)
 	return s
+}
+
+// share is how many released blocks the next stream remembers.
+func (t *streamTable) share() int {
+	if !t.remembers {
+		return 0
+	}
+	return max(leastRemembered, rememberedBlocks/(len(t.streams())+1))
 }
 
 // remove forgets a stream that was given up and whose work is all done, and

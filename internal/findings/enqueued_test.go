@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,7 +126,6 @@ func TestAKernelIsOfTheLaunchThatEnqueuedIt(t *testing.T) {
 func TestAKernelWhoseWarpHasEndedIsKnownByWhatEnqueuedIt(t *testing.T) {
 	ctx := t.Context()
 	s := teststack.Open(t, teststack.Config{Pool: &cuda.PoolConfig{}, Async: cuda.AsyncConfig{ReapInterval: -1}})
-	o := &oracleTranslator{}
 	l, err := s.Streams.Acquire(ctx, "test")
 	must.Do(t, err)
 	victim, err := s.Runtime.Allocate(ctx, core.Request{Bytes: 4096, Stream: l.ID(), Tag: "victim", Isolated: true})
@@ -134,16 +134,15 @@ func TestAKernelWhoseWarpHasEndedIsKnownByWhatEnqueuedIt(t *testing.T) {
 	must.Do(t, err)
 	must.Do(t, s.Runtime.Drain(ctx))
 	freed.State = core.Freed
-	o.remember(freed)
 	release, err := s.Sim.Hold(l.Handle())
 	must.Do(t, err)
-	stack := Stack{Base: s.Backend, Unmaps: true, Enqueued: new(Enqueued)}
+	stack := Stack{Base: s.Backend, Released: slices.Values([]core.Block{freed}), Unmaps: true, Enqueued: new(Enqueued)}
 	kernel := &driver.Launch{Stream: l.Handle(), Args: []driver.Arg{driver.U32(1), driver.Ptr(victim.ID.Ptr)}}
 	stack.Enqueued.Note(s.Streams, kernel, "k")
 	inFlight := []core.UseRecord{{LaunchID: 1, Launch: "k"}}
 	explain := func(kernel string) core.Finding {
-		return o.explain(core.Finding{Kind: "sticky-error", Suspects: inFlight},
-			&gpucore.Dump{Faults: []gpucore.Fault{{Grid: -1, Kernel: kernel, Exception: illegal, Access: gpucore.Access{Kind: gpucore.AccessWrite, Why: "it has ended"}}}}, stack)
+		return stack.explain(core.Finding{Kind: "sticky-error", Suspects: inFlight},
+			&gpucore.Dump{Faults: []gpucore.Fault{{Grid: -1, Kernel: kernel, Exception: illegal, Access: gpucore.Access{Kind: gpucore.AccessWrite, Why: "it has ended"}}}})
 	}
 	if f := explain("k"); len(f.Suspects) != 0 || f.Victim.Tag != "victim" || !strings.Contains(f.Text, "outside the runtime's launches") {
 		t.Errorf("enqueued by hand: %v", f)

@@ -53,7 +53,7 @@ func (r *Reporter) explainByDump(f core.Finding, wait func(context.Context) (*gp
 		return f
 	}
 	stack, _ := r.cfg.Stack()
-	return r.translator.explain(f, d, stack)
+	return stack.explain(f, d)
 }
 
 // Wait waits for what is told later, while ctx lasts.
@@ -68,7 +68,7 @@ func (r *Reporter) Wait(ctx context.Context) error {
 }
 
 // explain is the finding of a lost device with what its dump says: which kernel of which launch, what it accessed, and whose that is.
-func (o *oracleTranslator) explain(lost core.Finding, d *gpucore.Dump, stack Stack) core.Finding {
+func (s Stack) explain(lost core.Finding, d *gpucore.Dump) core.Finding {
 	if len(d.Faults) == 0 {
 		lost.Text += "; the GPU's core dump shows no fault"
 		return lost
@@ -82,7 +82,7 @@ func (o *oracleTranslator) explain(lost core.Finding, d *gpucore.Dump, stack Sta
 	f.Source = dumpSource
 	var text strings.Builder
 	fmt.Fprintf(&text, "kernel %q", cmp.Or(fault.Kernel, "not known"))
-	from, sure := stack.Enqueued.of(fault.Kernel, grid)
+	from, sure := s.Enqueued.of(fault.Kernel, grid)
 	ptrs := words(grid)
 	if grid == nil {
 		ptrs = from.kernel.words()
@@ -91,7 +91,7 @@ func (o *oracleTranslator) explain(lost core.Finding, d *gpucore.Dump, stack Sta
 	for _, l := range fault.Access.Lanes {
 		ptrs = append(ptrs, l.Address)
 	}
-	places := o.places(stack, ptrs)
+	places := s.places(ptrs)
 	if !sure {
 		from = origin{launches: fitting(lost.Suspects, fault.Kernel, places[:params])}
 	}
@@ -174,7 +174,7 @@ type place struct {
 const near = 64 << 20
 
 // places says of each address where it is, by one pass over all blocks, of which there may be a million.
-func (o *oracleTranslator) places(stack Stack, ptrs []uint64) []place {
+func (s Stack) places(ptrs []uint64) []place {
 	sorted := slices.Compact(slices.Sorted(slices.Values(ptrs)))
 	held, beside, far := make([]core.Block, len(sorted)), make([]core.Block, len(sorted)), make([]uint64, len(sorted))
 	// within calls f with each address from low on that is below high.
@@ -191,8 +191,8 @@ func (o *oracleTranslator) places(stack Stack, ptrs []uint64) []place {
 			}
 		})
 	}
-	if stack.Base != nil {
-		stack.Base.Inspect().Blocks(func(info core.BlockInfo) bool {
+	if s.Base != nil {
+		s.Base.Inspect().Blocks(func(info core.BlockInfo) bool {
 			b := info.Block
 			end := b.ID.Ptr + b.Bytes
 			hold(b, false)
@@ -208,18 +208,18 @@ func (o *oracleTranslator) places(stack Stack, ptrs []uint64) []place {
 			return true
 		})
 	}
-	o.mu.Lock()
-	for b := range o.released.Newest() { // the newest first: what is held already stays
-		hold(*b, true)
+	if s.Released != nil {
+		for b := range s.Released {
+			hold(b, true)
+		}
 	}
-	o.mu.Unlock()
 	all := make([]place, len(ptrs))
 	for k, ptr := range ptrs {
 		i, _ := slices.BinarySearch(sorted, ptr)
-		all[k] = place{ptr: ptr, beside: held[i].ID.Generation == 0, gone: gone[i], unmapped: gone[i] && stack.Unmaps}
-		all[k].block, _ = stack.owned(held[i])
+		all[k] = place{ptr: ptr, beside: held[i].ID.Generation == 0, gone: gone[i], unmapped: gone[i] && s.Unmaps}
+		all[k].block, _ = s.owned(held[i])
 		if all[k].beside {
-			all[k].block, _ = stack.owned(beside[i])
+			all[k].block, _ = s.owned(beside[i])
 		}
 	}
 	return all

@@ -34,7 +34,6 @@ func params(ptrs ...uint64) (b []byte) {
 func TestAFaultIsExplained(t *testing.T) {
 	ctx := t.Context()
 	s := teststack.Open(t, teststack.Config{Pool: &cuda.PoolConfig{}, Async: cuda.AsyncConfig{ReapInterval: -1}})
-	o := &oracleTranslator{stack: func() (Stack, bool) { return Stack{Base: s.Backend}, true }}
 	block := func(tag core.Tag) core.Block {
 		b, err := s.Runtime.Allocate(ctx, core.Request{Bytes: 4096, Tag: tag})
 		must.Do(t, err)
@@ -44,7 +43,6 @@ func TestAFaultIsExplained(t *testing.T) {
 	freed, err := s.Runtime.Deallocate(ctx, victim.ID)
 	must.Do(t, err)
 	freed.State = core.Freed
-	o.remember(freed)
 	defer func() {
 		_, err := s.Runtime.Deallocate(ctx, out.ID)
 		must.Do(t, err)
@@ -110,7 +108,8 @@ func TestAFaultIsExplained(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lost := core.Finding{Kind: names.FindingStickyError, Text: "the device is lost", Suspects: c.inFlight}
-			f := o.explain(lost, &gpucore.Dump{Grids: []gpucore.Grid{grid, beside, two}, Faults: []gpucore.Fault{c.fault}}, Stack{Base: s.Backend, Unmaps: !c.stays})
+			f := Stack{Base: s.Backend, Released: slices.Values([]core.Block{freed}), Unmaps: !c.stays}.
+				explain(lost, &gpucore.Dump{Grids: []gpucore.Grid{grid, beside, two}, Faults: []gpucore.Fault{c.fault}})
 			var suspects []string
 			for _, u := range f.Suspects {
 				suspects = append(suspects, u.Launch)
@@ -127,7 +126,7 @@ func TestAFaultIsExplained(t *testing.T) {
 			t.Log(f.Text)
 		})
 	}
-	if f := o.explain(core.Finding{Kind: names.FindingStickyError}, &gpucore.Dump{}, Stack{}); f.Kind != names.FindingStickyError {
+	if f := (Stack{}).explain(core.Finding{Kind: names.FindingStickyError}, &gpucore.Dump{}); f.Kind != names.FindingStickyError {
 		t.Errorf("an empty dump makes a %s", f.Kind)
 	}
 }

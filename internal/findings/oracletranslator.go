@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -13,11 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
-	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
-
-// rememberedBlocks is how many released blocks can still be named.
-const rememberedBlocks = 8192
 
 // oracleSource is the source of the oracle's findings.
 const oracleSource = "sim-oracle"
@@ -26,9 +21,12 @@ const oracleSource = "sim-oracle"
 // addresses that the device sees, so it is asked for those, and the guard for
 // what the owners of the blocks know.
 type Stack struct {
-	Base    core.Resource
-	Guard   *debugguard.Resource
-	Streams *cuda.StreamPool
+	Base core.Resource
+	// Released lists blocks that left the books of Base last, for accesses that come late; nil if
+	// there are none.
+	Released func(yield func(core.Block) bool)
+	Guard    *debugguard.Resource
+	Streams  *cuda.StreamPool
 	// Unmaps says that the memory of a block which is released is taken off the map.
 	Unmaps bool
 	// Enqueued, if not nil, knows which launch enqueued which kernel.
@@ -39,9 +37,6 @@ type Stack struct {
 // handles only, into findings that name block and stream.
 type oracleTranslator struct {
 	stack func() (Stack, bool)
-
-	mu       sync.Mutex
-	released ring.Ring[core.Block]
 }
 
 // translated is a finding of the oracle's in the words of the stack.
@@ -61,7 +56,7 @@ func (o *oracleTranslator) translate(f sim.Finding) (translated, bool) {
 		return translated{}, false // the runtime reports the lost context itself
 	}
 	stack, _ := o.stack() // without one nothing is named
-	victim := o.blockAt(stack.Base, f)
+	victim := stack.blockAt(f)
 	if f.Kind == sim.IllegalAddress && victim.ID.Generation == 0 {
 		return translated{}, false
 	}
@@ -82,52 +77,26 @@ func (o *oracleTranslator) translate(f sim.Finding) (translated, bool) {
 	return translated{found, culprit, core.NextGeneration()}, true
 }
 
-// remember keeps a block that left the books.
-func (o *oracleTranslator) remember(b core.Block) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.released.Put(b, rememberedBlocks)
-}
-
 // blockAt names the block of a finding: the newest released one at the
 // address for an access after the free, the one that holds it otherwise.
-//
-// A block may be released before the device gets to the operation that the finding is of. Who
-// releases it takes it out of the books, and tells then: so one that is nowhere is looked for
-// a little longer.
-func (o *oracleTranslator) blockAt(base core.Resource, f sim.Finding) core.Block {
-	for start := time.Now(); ; time.Sleep(20 * time.Microsecond) {
-		victim := o.lookUp(base, f)
-		if victim.ID.Generation != 0 || f.BlockBytes == 0 || time.Since(start) > untoldFor {
-			return victim
-		}
-	}
-}
-
-// untoldFor is how long a block is in no books and not told of at most, on a machine that
-// is not overloaded.
-const untoldFor = 20 * time.Millisecond
-
-func (o *oracleTranslator) lookUp(base core.Resource, f sim.Finding) (victim core.Block) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (s Stack) blockAt(f sim.Finding) (victim core.Block) {
 	ptr := cmp.Or(f.BlockPtr, f.First.Ptr)
 	consider := func(b core.Block) {
 		if ptr-b.ID.Ptr < b.Bytes && isCloser(f, b, victim) {
 			victim = b
 		}
 	}
-	if base != nil { // else the stack is not built yet
-		base.Inspect().Blocks(func(info core.BlockInfo) bool {
+	if s.Base != nil { // else the stack is not built yet
+		s.Base.Inspect().Blocks(func(info core.BlockInfo) bool {
 			if !isLate(f) || info.Block.State != core.Live {
 				consider(info.Block)
 			}
 			return true
 		})
 	}
-	if victim.ID.Generation == 0 {
-		for b := range o.released.Newest() {
-			consider(*b)
+	if victim.ID.Generation == 0 && s.Released != nil {
+		for b := range s.Released {
+			consider(b)
 		}
 	}
 	return victim

@@ -1,6 +1,7 @@
 package findings
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,6 +68,7 @@ func TestDamageWhereAnOverrunWentIsThatOverrun(t *testing.T) {
 func TestOnlyARaceWithTheProgramIsTheProgramsFault(t *testing.T) {
 	write := sim.Party{Op: "memset", Stream: 7, Number: 1, Access: core.Write, Ptr: 0x1000, Bytes: 8}
 	own := sim.Party{Op: "fencepost_verify", Stream: 8, Number: 1, Guard: true, Access: core.Read, Ptr: 0x1000, Bytes: 8}
+	freed := []core.Block{{ID: core.BlockID{Ptr: 0x1000, Generation: 5}, Bytes: 0x1000, State: core.Freed}}
 	for name, c := range map[string]struct {
 		finding sim.Finding
 		want    core.FindingKind
@@ -78,8 +80,7 @@ func TestOnlyARaceWithTheProgramIsTheProgramsFault(t *testing.T) {
 	} {
 		var got []core.Finding
 		r := New(Config{Collection: telemetry.NewFindings(telemetry.FindingsConfig{}), LookAtHealth: func() {},
-			OnFinding: func(f core.Finding) { got = append(got, f) }, Stack: func() (Stack, bool) { return Stack{}, false }})
-		r.Released(core.Block{ID: core.BlockID{Ptr: 0x1000, Generation: 5}, Bytes: 0x1000, State: core.Freed})
+			OnFinding: func(f core.Finding) { got = append(got, f) }, Stack: func() (Stack, bool) { return Stack{Released: slices.Values(freed)}, true }})
 		c.finding.BlockPtr, c.finding.BlockBytes = 0x1000, 0x1000
 		r.FromOracle(c.finding)
 		if len(got) != 1 || got[0].Kind != c.want || c.want == names.FindingUseAfterFreeWrite && strings.Contains(got[0].Text, own.Op) {

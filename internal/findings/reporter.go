@@ -55,8 +55,7 @@ type Config struct {
 	Stack func() (Stack, bool)
 }
 
-// Reporter takes findings. It is a [core.Listener] of the base of the stack, and safe for
-// concurrent use.
+// Reporter takes findings. It is safe for concurrent use.
 type Reporter struct {
 	cfg        Config
 	stop       stopper
@@ -64,8 +63,6 @@ type Reporter struct {
 	repeats    repeats
 	explaining sync.WaitGroup
 }
-
-var _ core.Listener = (*Reporter)(nil)
 
 // New makes a Reporter.
 func New(cfg Config) *Reporter {
@@ -85,10 +82,6 @@ func (r *Reporter) FromOracle(f sim.Finding) {
 		r.handle(found.Finding)
 	}
 }
-
-// Released remembers a block that left the books, so that a late access can be
-// told whose memory it was.
-func (r *Reporter) Released(b core.Block) { r.translator.remember(b) }
 
 // handle is all that happens with a finding, in this order. What harmed nothing is
 // only told: files are for what an operator must look into. The first finding that ends

@@ -3,10 +3,8 @@ package profile
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
 
 // maxSites bounds the pairs of stack and tag that [Allocations] counts. They
@@ -20,23 +18,16 @@ const glimpse = 64
 // Allocations counts everything that a device was ever asked for, in all and,
 // as far as stacks are kept, by stack and tag. It is safe for concurrent use.
 //
-// The path of an allocation pays nothing for it: the total is what the device
-// holds plus what was released, and a release is counted in the reap. A
-// stack costs one short lock when it is kept, beside the microsecond of
+// The path of an allocation and of a free pays nothing for it: the totals are those of the
+// resource's books. A stack costs one short lock when it is kept, beside the microsecond of
 // walking it.
 type Allocations struct {
-	base     core.Resource
-	released [16]releasedBytes
+	base core.Resource
 
 	mu sync.Mutex
 	// sites are where each site is in counts, which only grows.
 	sites  map[site]int
 	counts []counted
-
-	reading sync.Mutex
-	// allocated and objects are the highest totals read: a total that is
-	// read while a block passes from one book to the next lacks that block.
-	allocated, objects uint64
 }
 
 // counted is what was allocated at a site.
@@ -51,18 +42,10 @@ type site struct {
 	tag   core.Tag
 }
 
-type releasedBytes struct {
-	atomic.Uint64
-	_ [120]byte // keeps neighbours off its cache line and the one fetched with it
-}
-
-// NewAllocations counts the allocations of base, the innermost resource of a
-// stack, and subscribes to its releases. So it is made with the stack, before
-// anything is allocated.
+// NewAllocations counts the allocations of base, the innermost resource of a stack. Stacks count
+// from then on.
 func NewAllocations(base core.Resource) *Allocations {
-	a := &Allocations{base: base, sites: map[site]int{}}
-	base.Subscribe(listeners.Func(a.noteReleased))
-	return a
+	return &Allocations{base: base, sites: map[site]int{}}
 }
 
 // Sampled counts a block whose stack was kept, when it was allocated. Bytes
@@ -83,10 +66,6 @@ func (a *Allocations) Sampled(bytes uint64, tag core.Tag, stack core.Stack) {
 	a.counts[at].values = a.counts[at].plus(values{allocObjects: 1, allocBytes: bytes})
 }
 
-func (a *Allocations) noteReleased(b core.Block) {
-	a.released[uint64(b.ID.AllocStream)%uint64(len(a.released))].Add(b.Bytes)
-}
-
 // collect adds the counts to t: by stack, and what is left as unsampled.
 func (a *Allocations) collect(t *table, device int) {
 	var sampled values
@@ -101,7 +80,8 @@ func (a *Allocations) collect(t *table, device int) {
 			break
 		}
 	}
-	objects, bytes := a.totals()
+	books := a.base.Stats()
+	objects, bytes := books.Allocations, books.AllocatedBytes
 	t.add(key{device: device, noStream: true}, values{
 		allocObjects: objects - min(objects, sampled.allocObjects), allocBytes: bytes - min(bytes, sampled.allocBytes)})
 }
@@ -111,19 +91,4 @@ func (a *Allocations) few(from int) []counted {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.counts[from:min(from+glimpse, len(a.counts))])
-}
-
-// totals brings the totals up to date. What is released in between is then in
-// neither book, and found at the next reading: no total ever falls.
-func (a *Allocations) totals() (objects, bytes uint64) {
-	a.reading.Lock()
-	defer a.reading.Unlock()
-	var released uint64
-	for i := range a.released {
-		released += a.released[i].Load()
-	}
-	stats := a.base.Stats()
-	a.allocated = max(a.allocated, stats.Outstanding().Bytes+released)
-	a.objects = max(a.objects, stats.Allocations)
-	return a.objects, a.allocated
 }
