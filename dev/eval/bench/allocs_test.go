@@ -7,17 +7,23 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 )
 
 func TestHotPathsAllocateNothing(t *testing.T) {
 	for _, c := range unsampled {
-		for guard, layer := range map[string]core.Layer{"guard off": guardOff, "ledger": guardLedger} {
-			layers := []core.Layer{ring, limit, layer, c.layer}
-			t.Run(c.name+"/"+guard, func(t *testing.T) { allocateNothing(c.ctx, t, open(t, layers...)) })
-			t.Run(c.name+"/"+guard+", pool", func(t *testing.T) { allocateNothing(c.ctx, t, openPool(t, layers...)) })
+		for _, guard := range []fencepost.GuardMode{fencepost.GuardOff, fencepost.GuardLedger} {
+			for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
+				t.Run(fmt.Sprintf("%s/guard=%s/%s", c.name, guard, backend), func(t *testing.T) {
+					provided := func(cfg *fencepost.Config) { cfg.TracerProvider = c.provider }
+					allocateNothing(c.ctx, t, service(t, &drivertest.Null{}, over(backend), guarded(guard), provided))
+				})
+			}
 		}
 	}
 }

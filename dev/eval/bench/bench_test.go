@@ -6,28 +6,17 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // BenchmarkPair is an allocation and its free: through the bare backend, with
-// each decorator alone, and through the whole stack.
+// each decorator alone, and through runtimes of services.
 func BenchmarkPair(b *testing.B) {
-	for _, c := range []struct {
-		name   string
-		layers []core.Layer
-	}{
-		{"bare", nil},
-		{"logging", []core.Layer{ring}},
-		{"budget", []core.Layer{limit}},
-		{"guard=off", []core.Layer{guardOff}},
-		{"guard=ledger", []core.Layer{guardLedger}},
-		{"telemetry", []core.Layer{counted}},
-		{"stack", whole},
-		{"stack,guard=ledger", wholeLedger},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			s := open(b, c.layers...)
-			stream, ctx := s.lease(b).ID(), context.Background()
+	run := func(name string, open func(*testing.B) *stack) {
+		b.Run(name, func(b *testing.B) {
+			s := open(b)
+			stream, ctx := s.lease(b).ID(), s.ctx
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := s.pair(ctx, stream); err != nil {
@@ -36,19 +25,25 @@ func BenchmarkPair(b *testing.B) {
 			}
 		})
 	}
+	for _, c := range ways {
+		run(c.name, func(b *testing.B) *stack { return c.open(b, nothing(), fencepost.Async) })
+	}
+	for _, c := range []struct {
+		name  string
+		layer core.Layer
+	}{{"logging", ring}, {"budget", limit}, {"guard=off", guardOff}, {"guard=ledger", guardLedger}, {"telemetry", counted}} {
+		run(c.name, func(b *testing.B) *stack { return open(b, c.layer) })
+	}
 }
 
 // BenchmarkPoolPair is the pair over the runtime's own pool, with 1 and with 1000 blocks
 // alive that are freed in order.
 func BenchmarkPoolPair(b *testing.B) {
-	for _, c := range []struct {
-		name   string
-		layers []core.Layer
-	}{{"bare", nil}, {"stack", whole}, {"stack,guard=ledger", wholeLedger}} {
+	for _, c := range ways {
 		for _, live := range []int{1, 1000} {
 			b.Run(fmt.Sprintf("%s/live=%d", c.name, live), func(b *testing.B) {
-				s := openPool(b, c.layers...)
-				stream, ctx := s.lease(b).ID(), context.Background()
+				s := c.open(b, nothing(), fencepost.Pool)
+				stream, ctx := s.lease(b).ID(), s.ctx
 				ring := make([]core.BlockID, live)
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
@@ -75,7 +70,7 @@ func BenchmarkUnsampled(b *testing.B) {
 	for _, c := range unsampled {
 		run := func(name string, op func(*stack, core.StreamID, []core.Use) error) {
 			b.Run(name+"/"+c.name, func(b *testing.B) {
-				s := openPool(b, ring, limit, guardLedger, c.layer)
+				s := service(b, nothing(), over(fencepost.Pool), func(cfg *fencepost.Config) { cfg.TracerProvider = c.provider })
 				stream := s.lease(b).ID()
 				uses := blocks(b, s, stream, 1)
 				b.ReportAllocs()
@@ -96,13 +91,10 @@ func BenchmarkUnsampled(b *testing.B) {
 // BenchmarkPairOn is the pair from one and from two goroutines, each on a
 // stream of its own; all pairs count.
 func BenchmarkPairOn(b *testing.B) {
-	for _, c := range []struct {
-		name   string
-		layers []core.Layer
-	}{{"backend", nil}, {"stack", whole}, {"stack,guard=ledger", wholeLedger}} {
+	for _, c := range ways {
 		for _, goroutines := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/goroutines=%d", c.name, goroutines), func(b *testing.B) {
-				pairs(b, open(b, c.layers...), goroutines)
+				pairs(b, c.open(b, nothing(), fencepost.Async), goroutines)
 			})
 		}
 	}
@@ -117,7 +109,7 @@ func pairs(b *testing.B, s *stack, goroutines int) {
 	b.ResetTimer()
 	for g := range goroutines {
 		group.Go(func() {
-			ctx := context.Background()
+			ctx := s.ctx
 			for range b.N / goroutines {
 				if err := s.pair(ctx, streams[g]); err != nil {
 					b.Error(err)
@@ -130,22 +122,15 @@ func pairs(b *testing.B, s *stack, goroutines int) {
 }
 
 // BenchmarkLaunch is the fencing of one launch with 1 and with 8 blocks: on
-// their own stream, and last written on another one. The guard is left out, off, at its
-// ledger and at its default.
+// their own stream, and last written on another one.
 func BenchmarkLaunch(b *testing.B) {
 	for _, count := range []int{1, 8} {
 		for _, streams := range []int{1, 2} {
-			for _, c := range []struct {
-				name   string
-				layers []core.Layer
-			}{{"bare", nil}, {"stack", whole}, {"stack,guard=ledger", wholeLedger}} {
+			for _, c := range ways {
 				b.Run(fmt.Sprintf("blocks=%d/streams=%d/%s", count, streams, c.name), func(b *testing.B) {
-					launches(b, open(b, c.layers...), count, streams)
+					launches(b, c.open(b, nothing(), fencepost.Async), count, streams)
 				})
 			}
-			b.Run(fmt.Sprintf("blocks=%d/streams=%d/stack,guard=default", count, streams), func(b *testing.B) {
-				launches(b, openDefault(b, nothing(), async), count, streams)
-			})
 		}
 	}
 }

@@ -15,12 +15,12 @@ func BenchmarkGPUCrowd(b *testing.B) {
 	g := openGPU(b)
 	for _, goroutines := range []int{1, 2, 4, 8, 16} {
 		b.Run(fmt.Sprintf("pairs/goroutines=%d", goroutines), func(b *testing.B) {
-			pairs(b, openOver(b, g), goroutines)
+			pairs(b, service(b, g), goroutines)
 		})
 	}
 	for _, goroutines := range []int{1, 2, 4, 8} {
 		b.Run(fmt.Sprintf("fences/goroutines=%d", goroutines), func(b *testing.B) {
-			fencesOf(b, openOver(b, g), goroutines)
+			fencesOf(b, service(b, g), goroutines)
 		})
 	}
 }
@@ -41,7 +41,7 @@ func fencesOf(b *testing.B, s *stack, goroutines int) {
 	b.ResetTimer()
 	for _, w := range workers {
 		group.Go(func() {
-			ctx, nothing := context.Background(), func(context.Context) error { return nil }
+			ctx, nothing := s.ctx, func(context.Context) error { return nil }
 			for i := range b.N / goroutines {
 				if err := s.runtime.Launch(ctx, w.ids[i%2], w.uses, nothing); err != nil {
 					b.Error(err)

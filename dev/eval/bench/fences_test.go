@@ -33,7 +33,7 @@ func BenchmarkFences(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("blocks=%d/fences", count), func(b *testing.B) {
-			f := newFencer(b, open(b), count)
+			f := newFencer(b, service(b, nothing()), count)
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := f.launch(); err != nil {
@@ -62,7 +62,7 @@ func BenchmarkFencesOn(b *testing.B) {
 const apart = 64
 
 func fenceTogether(b *testing.B, count, goroutines int) {
-	s := open(b)
+	s := service(b, nothing())
 	var all []*fencer
 	for range goroutines {
 		all = append(all, newFencer(b, s, count))
@@ -89,20 +89,20 @@ func fenceTogether(b *testing.B, count, goroutines int) {
 // fencer fences launches that write blocks of their own stream.
 type fencer struct {
 	runtime *core.Runtime
+	ctx     context.Context
 	request core.UseRequest
 }
 
 func newFencer(b *testing.B, s *stack, count int) *fencer {
 	b.Helper()
 	id := s.lease(b).ID()
-	return &fencer{runtime: s.runtime, request: core.UseRequest{Stream: id, Uses: blocks(b, s, id, count)}}
+	return &fencer{runtime: s.runtime, ctx: s.ctx, request: core.UseRequest{Stream: id, Uses: blocks(b, s, id, count)}}
 }
 
 func (f *fencer) launch() error {
-	ctx := context.Background()
-	t, err := f.runtime.PrepareUse(ctx, f.request)
+	t, err := f.runtime.PrepareUse(f.ctx, f.request)
 	if err != nil {
 		return err
 	}
-	return f.runtime.FinishUse(ctx, t)
+	return f.runtime.FinishUse(f.ctx, t)
 }

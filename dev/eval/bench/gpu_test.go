@@ -12,6 +12,7 @@ import (
 
 	"github.com/ebitengine/purego"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
@@ -94,14 +95,8 @@ func (g *gpu) loop(b *testing.B, name string, args ...uintptr) {
 	b.ReportMetric(float64(ns)/float64(b.N), "ns/op")
 }
 
-// compared are the stacks that stand beside the C loops.
-var compared = []struct {
-	name   string
-	layers []core.Layer
-}{{"backend", nil}, {"stack", whole}}
-
 // BenchmarkGPUPair is an allocation and its free on a GPU: the same driver
-// calls in a C loop, through the bare backend, and through the whole stack.
+// calls in a C loop, through the bare backend, and through runtimes of services.
 // "ready" is the loop with an event behind every allocation, "driver" the two
 // calls through package libcuda alone.
 func BenchmarkGPUPair(b *testing.B) {
@@ -120,10 +115,10 @@ func BenchmarkGPUPair(b *testing.B) {
 				check(b, errors.Join(err, g.MemFreeAsync(ptr, g.streams[0])))
 			}
 		})
-		for _, c := range compared {
+		for _, c := range ways {
 			b.Run(fmt.Sprintf("bytes=%d/%s", bytes, c.name), func(b *testing.B) {
-				s := openOver(b, g, c.layers...)
-				stream, ctx := s.lease(b).ID(), context.Background()
+				s := c.open(b, g, fencepost.Async)
+				stream, ctx := s.lease(b).ID(), s.ctx
 				b.ReportAllocs()
 				for b.Loop() {
 					check(b, s.pairOf(ctx, stream, bytes))
@@ -148,12 +143,12 @@ func BenchmarkGPUFences(b *testing.B) {
 				check(b, errors.Join(err, g.EventRecord(g.events[i%2], g.streams[i%2])))
 			}
 		})
-		for _, c := range compared {
+		for _, c := range ways {
 			b.Run(fmt.Sprintf("blocks=%d/%s", n, c.name), func(b *testing.B) {
-				s := openOver(b, g, c.layers...)
+				s := c.open(b, g, fencepost.Async)
 				ids := []core.StreamID{s.lease(b).ID(), s.lease(b).ID()}
 				uses := blocks(b, s, ids[0], n)
-				ctx, nothing := context.Background(), func(context.Context) error { return nil }
+				ctx, nothing := s.ctx, func(context.Context) error { return nil }
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					check(b, s.runtime.Launch(ctx, ids[i%2], uses, nothing))

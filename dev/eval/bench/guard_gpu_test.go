@@ -3,6 +3,7 @@ package bench
 import (
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 )
@@ -22,12 +23,18 @@ func realGPU(b *testing.B) func() driver.Driver {
 	return func() driver.Driver { return device }
 }
 
-func BenchmarkGPUGuardPair(b *testing.B) { overTiers(b, realGPU(b), async, []int{1, 2, 16}, pairs) }
+func BenchmarkGPUGuardPair(b *testing.B) {
+	overTiers(b, realGPU(b), fencepost.Async, []int{1, 2, 16}, pairs)
+}
 
 // BenchmarkGPUPoolPair is BenchmarkGPUGuardPair over the runtime's own pool.
-func BenchmarkGPUPoolPair(b *testing.B) { overTiers(b, realGPU(b), pool, []int{1, 2, 16}, pairs) }
+func BenchmarkGPUPoolPair(b *testing.B) {
+	overTiers(b, realGPU(b), fencepost.Pool, []int{1, 2, 16}, pairs)
+}
 
 func BenchmarkGPUGuardLaunch(b *testing.B) {
-	overTiers(b, realGPU(b), async, []int{1, 2, 16}, launchesOfTwo)
+	overTiers(b, realGPU(b), fencepost.Async, []int{1, 2, 16}, launchesOfTwo)
 }
-func BenchmarkGPUGuardLife(b *testing.B) { overTiers(b, realGPU(b), async, []int{1, 2, 16}, lives) }
+func BenchmarkGPUGuardLife(b *testing.B) {
+	overTiers(b, realGPU(b), fencepost.Async, []int{1, 2, 16}, lives)
+}

@@ -6,98 +6,31 @@ import (
 	"sync"
 	"testing"
 
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
-	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
-	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/dev/eval/guardcost"
 )
-
-// nullOps are device operations over a driver that runs no kernel, so that
-// nobody has written the results. Reading those is the only thing not done.
-type nullOps struct{ deviceops.Device }
-
-func (o nullOps) Verify(ctx context.Context, stream core.StreamID, regions []deviceops.Region) (deviceops.Verification, error) {
-	v, err := o.Device.Verify(ctx, stream, regions)
-	return silent{v}, err
-}
-
-type silent struct{ deviceops.Verification }
-
-func (s silent) Mismatches() ([]deviceops.Mismatch, error) {
-	s.Discard()
-	return nil, nil
-}
 
 // steady is a quarantine in bytes that some thousand blocks fill, so that what
 // is measured is mostly done while it is full.
 const steady = 4 << 20
 
-// openGuarded is the whole stack with its guard at a tier, and a quarantine that is full.
-func openGuarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier string) *stack {
+// openGuarded is a service's runtime with its guard at a tier, and a quarantine that is full.
+func openGuarded(tb testing.TB, drv driver.Driver, backend fencepost.Backend, tier string) *stack {
 	tb.Helper()
-	s, guard := guarded(tb, drv, newBackend, tier, steady, counted)
+	s := service(tb, drv, over(backend), guarded(fencepost.GuardMode(tier)), func(cfg *fencepost.Config) { cfg.GuardConfig.QuarantineBytes = steady })
 	tb.Cleanup(func() {
+		guard := s.opened.Guard()
 		fatal(tb, guard.Drain(context.Background()))
 		g := guard.GuardStats()
-		if b, ok := tb.(*testing.B); g.Findings > 0 || g.Unchecked > g.Guarded/4 || ok && b.N > 100 && tier == "sample:1" && g.Guarded == 0 {
+		if b, ok := tb.(*testing.B); g.Unchecked > g.Guarded/4 || ok && b.N > 100 && tier == "sample:1" && g.Guarded == 0 {
 			tb.Errorf("what was measured is not the guard at work: %+v", g)
 		}
 	})
 	return s
-}
-
-// openTraced is openDefault as services run it: with a tracer provider, in a request that is not sampled.
-func openTraced(tb testing.TB, drv driver.Driver, newBackend constructor) *stack {
-	tb.Helper()
-	s := openAs(tb, drv, newBackend, traced(sdktrace.AlwaysSample()))
-	s.ctx = unsampledParent()
-	return s
-}
-
-// openDefault is the whole stack with its guard as it is if nothing else is said.
-func openDefault(tb testing.TB, drv driver.Driver, newBackend constructor) *stack {
-	tb.Helper()
-	return openAs(tb, drv, newBackend, counted)
-}
-
-func openAs(tb testing.TB, drv driver.Driver, newBackend constructor, observed core.Layer) *stack {
-	tb.Helper()
-	s, guard := guarded(tb, drv, newBackend, "sample", 0, observed)
-	tb.Cleanup(func() {
-		fatal(tb, guard.Drain(context.Background()))
-		if g := guard.GuardStats(); g.Findings > 0 {
-			tb.Errorf("the guard found what is not there: %+v", g)
-		}
-	})
-	return s
-}
-
-// guarded is the whole stack with its guard at a tier, and the guard.
-func guarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier string, quarantine uint64, observed core.Layer) (*stack, *debugguard.Resource) {
-	tb.Helper()
-	var guard *debugguard.Resource
-	s := openOn(tb, drv, newBackend, func(streams *cuda.StreamPool) []core.Layer {
-		ops, err := cuda.NewDeviceOps(drv, streams, guardkernels.Image())
-		fatal(tb, err)
-		tb.Cleanup(func() { fatal(tb, ops.Close(context.Background())) })
-		var device deviceops.Ops = ops
-		if _, null := drv.(*drivertest.Null); null {
-			device = nullOps{ops}
-		}
-		return []core.Layer{ring, limit, func(up core.Resource) (core.Resource, error) {
-			var err error
-			guard, err = debugguard.New(up, debugguard.Config{Device: device, QuarantineBytes: quarantine})
-			return guard, err
-		}, observed}
-	})
-	fatal(tb, guardcost.Apply(context.Background(), guard, tier))
-	return s, guard
 }
 
 func fatal(tb testing.TB, err error) {
@@ -107,9 +40,9 @@ func fatal(tb testing.TB, err error) {
 	}
 }
 
-// overTiers runs a benchmark with the whole stack at each tier of its guard,
+// overTiers runs a benchmark with a service at each tier of its guard,
 // from several goroutines. The guard switched off is the bare one.
-func overTiers(b *testing.B, drv func() driver.Driver, newBackend constructor, threads []int, run func(*testing.B, *stack, int)) {
+func overTiers(b *testing.B, drv func() driver.Driver, backend fencepost.Backend, threads []int, run func(*testing.B, *stack, int)) {
 	for _, goroutines := range threads {
 		for _, tier := range guardcost.Tiers() {
 			name := tier
@@ -117,7 +50,7 @@ func overTiers(b *testing.B, drv func() driver.Driver, newBackend constructor, t
 				name = "bare"
 			}
 			b.Run(fmt.Sprintf("goroutines=%d/guard=%s", goroutines, name), func(b *testing.B) {
-				s := openGuarded(b, drv(), newBackend, tier)
+				s := openGuarded(b, drv(), backend, tier)
 				b.ReportAllocs()
 				run(b, s, goroutines)
 			})
@@ -128,15 +61,17 @@ func overTiers(b *testing.B, drv func() driver.Driver, newBackend constructor, t
 func nothing() driver.Driver { return &drivertest.Null{} }
 
 // BenchmarkGuardPair is an allocation of 4 KiB and its free.
-func BenchmarkGuardPair(b *testing.B) { overTiers(b, nothing, async, []int{1, 2}, pairs) }
+func BenchmarkGuardPair(b *testing.B) { overTiers(b, nothing, fencepost.Async, []int{1, 2}, pairs) }
 
 // BenchmarkGuardLaunch is the fencing of a launch that writes two blocks of
 // its own stream.
-func BenchmarkGuardLaunch(b *testing.B) { overTiers(b, nothing, async, []int{1, 2}, launchesOfTwo) }
+func BenchmarkGuardLaunch(b *testing.B) {
+	overTiers(b, nothing, fencepost.Async, []int{1, 2}, launchesOfTwo)
+}
 
 // BenchmarkGuardLife is two blocks allocated, one launch that writes them, and
 // their frees: what a short kernel with its scratch memory is.
-func BenchmarkGuardLife(b *testing.B) { overTiers(b, nothing, async, []int{1, 2}, lives) }
+func BenchmarkGuardLife(b *testing.B) { overTiers(b, nothing, fencepost.Async, []int{1, 2}, lives) }
 
 // together runs b.N rounds in all, from several goroutines that each have a
 // stream of their own.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
@@ -17,7 +18,7 @@ import (
 func BenchmarkIsolatedPair(b *testing.B) { isolatedPairs(b, &drivertest.Null{}, 4<<10) }
 
 // isolatedPairs measures allocation and free of isolated blocks: the seven
-// driver calls alone, through the backend, and through the whole stack. The
+// driver calls alone, through the backend, and through runtimes of services. The
 // unmaps are made in passing by later frees, and are in the figures.
 func isolatedPairs(b *testing.B, d driver.Driver, sizes ...uint64) {
 	b.Helper()
@@ -28,15 +29,15 @@ func isolatedPairs(b *testing.B, d driver.Driver, sizes ...uint64) {
 	}
 	for _, bytes := range sizes {
 		size := (bytes + p.MapGranularity - 1) &^ (p.MapGranularity - 1)
-		b.Run(fmt.Sprintf("bytes=%d/bare", bytes), func(b *testing.B) {
+		b.Run(fmt.Sprintf("bytes=%d/driver", bytes), func(b *testing.B) {
 			for b.Loop() {
 				check(b, mapOnce(d, size))
 			}
 		})
-		for _, c := range compared {
+		for _, c := range ways {
 			b.Run(fmt.Sprintf("bytes=%d/%s", bytes, c.name), func(b *testing.B) {
-				s := openOver(b, d, c.layers...)
-				stream, ctx := s.lease(b).ID(), context.Background()
+				s := c.open(b, d, fencepost.Async)
+				stream, ctx := s.lease(b).ID(), s.ctx
 				b.ReportAllocs()
 				for b.Loop() {
 					check(b, s.isolatedPair(ctx, stream, bytes))

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
@@ -85,7 +86,7 @@ func (p *join) run(j joiner) {
 func list(cols ...column) []column { return cols }
 
 // BenchmarkGPUJoin is one sort and join, enqueued and done: with fences placed
-// by hand, and through the bare backend and the whole stack, of whose launches none are timed, one in 100, and all.
+// by hand, and through the bare backend and services, of whose launches none are timed (one in -1), one in 100, and all.
 func BenchmarkGPUJoin(b *testing.B) {
 	for _, rows := range []int{1 << 12, 1 << 16, 1 << 20} {
 		g := openGPU(b)
@@ -113,11 +114,11 @@ func BenchmarkGPUJoin(b *testing.B) {
 				measure(b, &fenced{b: b, runtime: s.runtime, memory: memory, streams: [2]*cuda.Lease{s.lease(b), s.lease(b)}, kernels: kernels})
 			})
 		}
-		for _, c := range compared {
-			through(c.name, func(b *testing.B) *stack { return openOver(b, g, c.layers...) })
+		for _, c := range ways {
+			through(c.name, func(b *testing.B) *stack { return c.open(b, g, fencepost.Async) })
 		}
-		for _, oneIn := range []int{100, 1} {
-			through(fmt.Sprintf("whole, one in %d timed", oneIn), func(b *testing.B) *stack { return openTimed(b, g, oneIn, whole...) })
+		for _, oneIn := range []int{-1, 100, 1} {
+			through(fmt.Sprintf("service, one in %d timed", oneIn), func(b *testing.B) *stack { return service(b, g, over(fencepost.Async), timed(oneIn)) })
 		}
 		for _, sum := range sums {
 			if sum != sums[0] {

@@ -105,7 +105,7 @@ func allocationLaps(b *testing.B, drv driver.Driver, price prices, scale int64, 
 	s := openOn(b, d, func(drv driver.Driver, streams *cuda.StreamPool) (_ backend, err error) {
 		p, err = cuda.NewPoolResource(drv, streams, cuda.PoolConfig{})
 		return p, err
-	}, func(*cuda.StreamPool) []core.Layer { return nil })
+	})
 	times := allocationTimes(b, s, 16, each, time.Duration(scale-1)*time.Microsecond)
 	at := func(q float64) time.Duration { return times[int(q*float64(len(times)-1))] / time.Duration(scale) }
 	b.ReportMetric(0, "ns/op")

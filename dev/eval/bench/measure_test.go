@@ -1,10 +1,10 @@
 package bench
 
 import (
-	"context"
 	"testing"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
@@ -13,8 +13,8 @@ import (
 // so that the ratios are of one machine load.
 func BenchmarkMeasuredPair(b *testing.B) {
 	const batch = 2000
-	s := openPool(b, whole...)
-	stream, ctx := s.lease(b).ID(), context.Background()
+	s := service(b, nothing(), over(fencepost.Pool))
+	stream, ctx := s.lease(b).ID(), s.ctx
 	measure := core.Base(s.runtime.Resource()).(interface {
 		Measure() (soFar, end func() core.Peak)
 	}).Measure

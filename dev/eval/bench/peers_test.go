@@ -8,21 +8,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// peers runs each loop through the whole stack with the guard at its default, and a tracer
-// provider in a request that is not sampled, over the runtime's own pool and over the driver's. Names, sizes, counts and seeds are those of
-// tools/peers/loops.hpp.
-func peers(b *testing.B, drv func() driver.Driver) {
+// peers runs each loop through a service's runtime, over the runtime's own pool and over the driver's.
+// Names, sizes, counts and seeds are those of tools/peers/loops.hpp.
+func peers(b *testing.B, drv func() driver.Driver, options ...func(*fencepost.Config)) {
 	for _, loop := range slices.Concat(pairLoops(), quantileLoops(), sharingLoops(), launchLoops()) {
 		for _, c := range []struct {
-			name       string
-			newBackend constructor
-		}{{"fencepost", pool}, {"fencepost-async", async}} {
+			name    string
+			backend fencepost.Backend
+		}{{"fencepost", fencepost.Pool}, {"fencepost-async", fencepost.Async}} {
 			b.Run(loop.name+"/"+c.name, func(b *testing.B) {
-				loop.run(b, openTraced(b, drv(), c.newBackend))
+				loop.run(b, service(b, drv(), append(options, over(c.backend))...))
 			})
 		}
 	}

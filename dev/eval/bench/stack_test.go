@@ -7,6 +7,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -18,13 +19,49 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
-// stack is a runtime over a driver that does nothing, so that what is
-// measured is the runtime's own cost.
+// stack is what a benchmark measures: a runtime of [fencepost.Open], as a service has it, or a
+// backend with some layers, put together by hand, which it is compared to.
 type stack struct {
 	streams *cuda.StreamPool
 	runtime *core.Runtime
+	// opened is nil for one that was put together by hand.
+	opened *fencepost.Runtime
 	// ctx is that of what is measured.
 	ctx context.Context
+}
+
+// service opens a runtime as a service does: with the defaults of [fencepost.Open] and a provider of
+// spans. Its operations belong to a request that is not sampled.
+func service(tb testing.TB, drv driver.Driver, options ...func(*fencepost.Config)) *stack {
+	tb.Helper()
+	cfg := fencepost.Config{Driver: drv, Streams: 2048, TracerProvider: provider(sdktrace.AlwaysSample())}
+	for _, set := range options {
+		set(&cfg)
+	}
+	rt, err := fencepost.Open(context.Background(), cfg)
+	fatal(tb, err)
+	tb.Cleanup(func() {
+		if found := rt.Findings().Counts(); len(found) > 0 {
+			tb.Errorf("findings: %v", found)
+		}
+		_, err := rt.Close(context.Background())
+		fatal(tb, err)
+	})
+	return &stack{streams: rt.Streams(), runtime: rt.Core(), opened: rt, ctx: unsampledParent()}
+}
+
+// over is an option of service: the backend.
+func over(backend fencepost.Backend) func(*fencepost.Config) {
+	return func(cfg *fencepost.Config) { cfg.Resource = backend }
+}
+
+// guarded is an option of service: the mode of the guard.
+func guarded(mode fencepost.GuardMode) func(*fencepost.Config) {
+	return func(cfg *fencepost.Config) { cfg.Guard = mode }
+}
+
+func provider(sampler sdktrace.Sampler) trace.TracerProvider {
+	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler))
 }
 
 func ring(up core.Resource) (core.Resource, error) {
@@ -47,25 +84,17 @@ func counted(up core.Resource) (core.Resource, error) {
 	return telemetry.NewResource(up, telemetry.Config{})
 }
 
-// traced is counted with a provider of spans.
-func traced(sampler sdktrace.Sampler) core.Layer {
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler))
-	return func(up core.Resource) (core.Resource, error) {
-		return telemetry.NewResource(up, telemetry.Config{TracerProvider: provider})
-	}
-}
-
 // unsampled are the ways in which a service runs of which nothing is sampled, and the context of its
 // operations.
 var unsampled = []struct {
-	name  string
-	layer core.Layer
-	ctx   context.Context
+	name     string
+	provider trace.TracerProvider
+	ctx      context.Context
 }{
-	{"no provider", counted, context.Background()},
-	{"unsampled parent", traced(sdktrace.AlwaysSample()), unsampledParent()},
-	{"no parent, never sampled", traced(sdktrace.NeverSample()), context.Background()},
-	{"no parent, seldom sampled", traced(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1e-6))), context.Background()},
+	{"no provider", nil, context.Background()},
+	{"unsampled parent", provider(sdktrace.AlwaysSample()), unsampledParent()},
+	{"no parent, never sampled", provider(sdktrace.NeverSample()), context.Background()},
+	{"no parent, seldom sampled", provider(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(1e-6))), context.Background()},
 }
 
 // unsampledParent is the context of a request whose trace is not sampled.
@@ -74,13 +103,27 @@ func unsampledParent() context.Context {
 	return trace.ContextWithSpanContext(context.Background(), parent)
 }
 
-// whole is the stack of the claims: logging to the ring, budget, guard off,
-// metrics on.
-var whole = []core.Layer{ring, limit, guardOff, counted}
+// ways are how a benchmark opens what it measures: the bare backend, and services by the mode of
+// their guard.
+var ways = []struct {
+	name string
+	open func(tb testing.TB, drv driver.Driver, backend fencepost.Backend) *stack
+}{
+	{"bare", func(tb testing.TB, drv driver.Driver, backend fencepost.Backend) *stack {
+		return openOn(tb, drv, constructors[backend])
+	}},
+	{"service,guard=off", serviceWith(fencepost.GuardOff)},
+	{"service,guard=ledger", serviceWith(fencepost.GuardLedger)},
+	{"service", serviceWith("")},
+}
 
-// wholeLedger is that stack with the guard's ledger on.
-var wholeLedger = []core.Layer{ring, limit, guardLedger, counted}
+func serviceWith(mode fencepost.GuardMode) func(testing.TB, driver.Driver, fencepost.Backend) *stack {
+	return func(tb testing.TB, drv driver.Driver, backend fencepost.Backend) *stack {
+		return service(tb, drv, over(backend), guarded(mode))
+	}
+}
 
+// open is the driver's pool over a driver that does nothing, with layers.
 func open(tb testing.TB, layers ...core.Layer) *stack {
 	tb.Helper()
 	return openOver(tb, &drivertest.Null{}, layers...)
@@ -88,19 +131,7 @@ func open(tb testing.TB, layers ...core.Layer) *stack {
 
 func openOver(tb testing.TB, drv driver.Driver, layers ...core.Layer) *stack {
 	tb.Helper()
-	return openWith(tb, drv, func(*cuda.StreamPool) []core.Layer { return layers })
-}
-
-// openWith is for layers that need the streams.
-func openWith(tb testing.TB, drv driver.Driver, layersOf func(*cuda.StreamPool) []core.Layer) *stack {
-	tb.Helper()
-	return openOn(tb, drv, async, layersOf)
-}
-
-// openPool is open over the runtime's own pool.
-func openPool(tb testing.TB, layers ...core.Layer) *stack {
-	tb.Helper()
-	return openOn(tb, &drivertest.Null{}, pool, func(*cuda.StreamPool) []core.Layer { return layers })
+	return openOn(tb, drv, async, layers...)
 }
 
 // backend is a resource at the bottom of a stack.
@@ -120,13 +151,11 @@ func pool(drv driver.Driver, streams *cuda.StreamPool) (backend, error) {
 	return cuda.NewPoolResource(drv, streams, cuda.PoolConfig{})
 }
 
-func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layersOf func(*cuda.StreamPool) []core.Layer, options ...func(*cuda.StreamPoolConfig)) *stack {
+var constructors = map[fencepost.Backend]constructor{fencepost.Async: async, fencepost.Pool: pool}
+
+func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layers ...core.Layer) *stack {
 	tb.Helper()
-	cfg := cuda.StreamPoolConfig{Max: 2048}
-	for _, set := range options {
-		set(&cfg)
-	}
-	streams, err := cuda.NewStreamPool(drv, cfg)
+	streams, err := cuda.NewStreamPool(drv, cuda.StreamPoolConfig{Max: 2048})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -134,7 +163,7 @@ func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layersOf f
 	if err != nil {
 		tb.Fatal(err)
 	}
-	top, err := core.Chain(bottom, layersOf(streams)...)
+	top, err := core.Chain(bottom, layers...)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,13 +1,11 @@
 package bench
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda"
-	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 )
 
 // BenchmarkPairAmongStreams is a request's worth of pairs on each of many streams in turn, while
@@ -15,12 +13,12 @@ import (
 // much as of one.
 func BenchmarkPairAmongStreams(b *testing.B) {
 	const pairsOfARequest = 32
-	for name, newBackend := range map[string]constructor{"async": async, "pool": pool} {
+	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
 		for _, n := range []int{1, 64, 512, 1000, 2000} {
-			b.Run(fmt.Sprintf("%s/streams=%d", name, n), func(b *testing.B) {
-				s := openOn(b, &drivertest.Null{}, newBackend, func(*cuda.StreamPool) []core.Layer { return whole })
+			b.Run(fmt.Sprintf("%s/streams=%d", backend, n), func(b *testing.B) {
+				s := service(b, nothing(), over(backend))
 				var streams []core.StreamID
-				ctx := context.Background()
+				ctx := s.ctx
 				var spare []core.BlockID
 				for i := range 2 * n { // each stream has memory of its own, and the peak was higher
 					if i < n {

@@ -5,19 +5,13 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/core/oplog"
-	"github.com/fencepost-gpu/fencepost/cuda"
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
-// openTimed is a stack that times one in so many launches on the device, and all of sampled traces, for metrics.
-func openTimed(b *testing.B, drv driver.Driver, oneIn int, layers ...core.Layer) *stack {
-	times := func(cfg *cuda.StreamPoolConfig) {
-		cfg.DeviceWork, cfg.TimeOneIn = oplog.DeviceWorkSink(&metrics.DeviceTimes{}), oneIn
-	}
-	return openOn(b, drv, async, func(*cuda.StreamPool) []core.Layer { return layers }, times)
+// timed is an option of service: of how many launches one is timed on the device.
+func timed(oneIn int) func(*fencepost.Config) {
+	return func(cfg *fencepost.Config) { cfg.TimeOneIn = oneIn }
 }
 
 // BenchmarkGPUTimedLaunch is what it costs the host to time a launch on the device, by the waits that are queued for it: it reads
@@ -27,7 +21,7 @@ func BenchmarkGPUTimedLaunch(b *testing.B) {
 	for _, waits := range []int{0, 1, 2, 4, 8} {
 		for _, sampled := range []bool{false, true} {
 			b.Run(fmt.Sprintf("waits=%d/timed=%v", waits, sampled), func(b *testing.B) {
-				s := openTimed(b, g, 0)
+				s := service(b, g, timed(-1))
 				reader, read := s.lease(b).ID(), []core.Use(nil)
 				var writers []core.StreamID
 				for range waits {
