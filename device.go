@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
@@ -331,6 +332,10 @@ func (r *Runtime) Load(name string, image []byte, twins ...sim.Kernel) (*cuda.Mo
 	if name == "" {
 		return nil, &core.InvalidRequestError{Op: "Load", Field: "name", Reason: "empty: give the code a name of its own"}
 	}
+	name, twins = names.Bound(name), slices.Clone(twins)
+	for i := range twins {
+		twins[i].Name = names.Bound(twins[i].Name) // the device finds it by either form
+	}
 	c := &r.code
 	c.mu.Lock() // what is registered must be what is loaded
 	defer c.mu.Unlock()
@@ -350,7 +355,7 @@ func (r *Runtime) Load(name string, image []byte, twins ...sim.Kernel) (*cuda.Mo
 	if err != nil {
 		return nil, err
 	}
-	c.modules = append(c.modules, loadedCode{m, name, slices.Clone(twins)})
+	c.modules = append(c.modules, loadedCode{m, name, twins})
 	return m, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/admit"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/line"
@@ -97,7 +98,8 @@ type JobOption func(*jobOptions)
 //	})
 //
 // The name is the tag of the memory and of the lease, and so a label of metrics
-// and traces: it comes from a small fixed set and carries no identifiers.
+// and traces: it comes from a small fixed set and carries no identifiers. A name
+// that is too long or no UTF-8 is kept as [names.Bound] says.
 //
 // Errors are those of work; [core.OutOfBudgetError] if a reservation is refused;
 // [cuda.ErrNoStream] together with ctx's; those of the driver; ctx's; and
@@ -117,7 +119,7 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 	case ctx == nil:
 		return refuse.Nil(op, "ctx", "pass the request's context, or context.Background()")
 	}
-	s := &jobState{owner: r, rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(name), began: monotime.Now(), account: core.NewAccount()}
+	s := &jobState{owner: r, rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(names.Bound(name)), began: monotime.Now(), account: core.NewAccount()}
 	s.streams, s.blocks = s.room.streams[:0], s.room.blocks[:0]
 	s.calls = launchLists{s.room.uses[:0], s.room.args[:0]}
 	s.ctx, s.span = r.jobSpans.Begin(ctx)

@@ -128,7 +128,7 @@ func (r *Request) Normalize(op string) error {
 	if r.Align&(r.Align-1) != 0 || r.Align > DefaultAlign {
 		return &InvalidRequestError{Op: op, Field: "Align", Reason: fmt.Sprintf("%d is not a power of two of at most %d", r.Align, DefaultAlign)}
 	}
-	if tag := r.Tag.OrUntagged(); len(tag) != len(r.Tag) { // nearly never: a store of a string costs more
+	if tag := r.Tag.OrUntagged(); tag != r.Tag { // nearly never: a store of a string costs more
 		r.Tag = tag
 	}
 	return nil

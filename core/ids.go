@@ -26,17 +26,14 @@ func (s StreamID) String() string {
 
 // Tag says on whose behalf memory is allocated. It is the label under which
 // budgets, metrics and findings account a block, so it should come from a
-// small fixed set ("sort.keys", "index.build") and carry no identifiers. Of a
-// tag longer than 256 bytes everybody sees the beginning, "…" and eight digits of a
-// checksum, and it is the same tag in either form.
+// small fixed set ("sort.keys", "index.build") and carry no identifiers.
+// The runtime shows a tag that is longer than 256 bytes or no UTF-8 as [names.Bound]
+// does. Both forms are the same tag.
 type Tag string
 
-// OrUntagged returns the tag that memory is accounted under: t, or "untagged" if
-// t is empty, or t cut to 256 bytes as [Tag] says.
+// OrUntagged returns the tag that memory is accounted under: t as [names.Bound] keeps
+// it, or "untagged" if t is empty.
 func (t Tag) OrUntagged() Tag {
-	if uint(len(t)-1) < names.Max { // neither empty nor too long, in one comparison
-		return t
-	}
 	if t == "" {
 		return names.Untagged
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/core/names"
 )
 
 // Runtime is what a service holds: one device's resource stack behind a
@@ -120,7 +122,7 @@ func (r *Runtime) Reserve(ctx context.Context, bytes uint64, tag Tag) (Claim, er
 	if err := r.admit("Reserve"); err != nil {
 		return Claim{}, err
 	}
-	c, err := r.resource.Reserve(ctx, bytes, tag)
+	c, err := r.resource.Reserve(ctx, bytes, Tag(names.Bound(string(tag))))
 	if err == nil && r.closed.Load() { // while it waited
 		return Claim{}, errors.Join(r.admitReturn("Reserve"), r.resource.ReleaseClaim(context.WithoutCancel(ctx), c.ID))
 	}

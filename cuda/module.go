@@ -46,6 +46,7 @@ func LoadModule(drv driver.Driver, image driver.Image) (*Module, error) {
 	}
 	modulesMu.Lock()
 	defer modulesMu.Unlock()
+	image.Name = names.Bound(image.Name)
 	key := moduleKey{drv: drv, name: image.Name, ptx: string(image.PTX)}
 	l := modules[key]
 	if l == nil {
@@ -76,7 +77,7 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Kernel{name: name, launch: names.Bound(name), drv: drv, function: f}, nil
+	return &Kernel{launch: names.Bound(name), drv: drv, function: f}, nil
 }
 
 // Unload gives the code up, and unloads it with the last of those who loaded
@@ -112,7 +113,6 @@ func errUnloaded(op string) error { return fmt.Errorf("%s: the module is %w", op
 
 // Kernel is one entry point of a module. It is safe for concurrent use.
 type Kernel struct {
-	name string
 	// launch is what its launches are called: a template's name can be longer
 	// than a launch's.
 	launch   string

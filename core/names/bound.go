@@ -10,20 +10,22 @@ import (
 // Untagged is the tag of an allocation that named none, a value of core.Tag.
 const Untagged = "untagged"
 
-// Max is how many bytes of a name are kept: of a tag, of a launch's name and
-// of whatever else a caller names. Names reach every log record, span and
-// metric, so one of any length would make them unreadable.
+// Max is how many bytes of a name the runtime keeps: of a tag, a job, a launch and
+// everything else that a caller names. Names reach every log record, span and
+// metric, so a longer one would make them unreadable.
 const Max = 256
 
-// Bound returns name if it has at most [Max] bytes. A longer one is cut
-// between two characters, and ends in "…" and eight digits of a checksum of the
-// whole name, so that two names with the same beginning stay two; bytes that are
-// no UTF-8 in what is left become "\uFFFD". The result is never longer than
-// Max. Every layer bounds what it is given, which costs a comparison of the
-// length, and for a name that is too long an allocation and a pass over it: who
-// has such a name should bound it once and keep it.
+// Bound returns a name as the runtime keeps and shows it: at most [Max] bytes of UTF-8.
+//   - It returns a name of at most [Max] bytes that is valid UTF-8 as it is, and allocates nothing.
+//   - It cuts any other name between two characters and replaces bytes that are no UTF-8 by
+//     "\uFFFD". It then appends "…" and eight digits of a checksum of the whole name, so that two
+//     names that differ only in what was cut or replaced stay two.
+//
+// A bounded name stays as it is when it is bounded again. Every function that takes a name calls
+// Bound before it keeps the name or passes it on. The cost is one pass over the name, so a caller
+// with a very long name should bound it once. It is safe for concurrent use and does not block.
 func Bound(name string) string {
-	if len(name) <= Max {
+	if len(name) <= Max && utf8.ValidString(name) {
 		return name
 	}
 	return cut(name)
@@ -33,7 +35,11 @@ func Bound(name string) string {
 const cutMark = len("…00000000")
 
 func cut(name string) string {
-	kept := strings.ToValidUTF8(name[:beforeRune(name, Max-cutMark)], "\uFFFD")
+	kept := name
+	if len(kept) > Max-cutMark {
+		kept = kept[:beforeRune(kept, Max-cutMark)]
+	}
+	kept = strings.ToValidUTF8(kept, "\uFFFD")
 	if len(kept) > Max-cutMark { // what replaces a byte is longer
 		kept = kept[:beforeRune(kept, Max-cutMark)]
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestANameWithinTheBoundIsLeftAlone(t *testing.T) {
-	for _, name := range []string{"", "sort.keys", "\xff\xfe", strings.Repeat("x", names.Max)} {
+	for _, name := range []string{"", "sort.keys", "模型", "a\x00b", strings.Repeat("x", names.Max)} {
 		if got := names.Bound(name); got != name {
 			t.Errorf("%q became %q", name, got)
 		}
@@ -44,6 +44,25 @@ func TestALongNameIsCutAtARuneAndMarked(t *testing.T) {
 	}
 }
 
+func TestNamesThatAreNoUTF8AreMadeValidAndStayApart(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range []string{"\xff", "\xfe", "\xff\xfe", "tenant-\xe9", "tenant-\xe8", "tenant-\uFFFD", "模型"[:4], strings.Repeat("x", names.Max-1) + "\xff",
+		strings.Repeat("\xff", names.Max), "\xff" + strings.Repeat("語", 80)} {
+		got := names.Bound(name)
+		if !utf8.ValidString(got) || len(got) > names.Max || names.Bound(got) != got || seen[got] != "" {
+			t.Errorf("%q became %q, as did %q", name, got, seen[got])
+		}
+		if tag := core.Tag(name).OrUntagged(); tag != core.Tag(got) {
+			t.Errorf("as a tag %q is %q", name, tag)
+		}
+		seen[got] = name
+		r := core.Request{Bytes: 1, Tag: core.Tag(name)}
+		if err := r.Normalize("test"); err != nil || r.Tag != core.Tag(got) {
+			t.Errorf("in a request %q is %q: %v", name, r.Tag, err)
+		}
+	}
+}
+
 func FuzzANameIsBoundedOnceAndForAll(f *testing.F) {
 	for _, seed := range []string{"", "a", "\xff", "語", "…00000000", "a\xe8\xaa"} {
 		f.Add(seed, 300)
@@ -51,7 +70,7 @@ func FuzzANameIsBoundedOnceAndForAll(f *testing.F) {
 	f.Fuzz(func(t *testing.T, part string, times int) {
 		name := strings.Repeat(part, min(max(times, 0), 1000))
 		got := names.Bound(name)
-		if len(got) > names.Max || names.Bound(got) != got || len(name) <= names.Max && got != name || got != name && !utf8.ValidString(got) {
+		if len(got) > names.Max || names.Bound(got) != got || !utf8.ValidString(got) || (got == name) != (len(name) <= names.Max && utf8.ValidString(name)) {
 			t.Errorf("%q of %d bytes became %q", name, len(name), got)
 		}
 	})

@@ -3,6 +3,7 @@ package libcuda
 import (
 	"sync"
 
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -64,7 +65,7 @@ func (d *Device) unlessFaulting(e entry, err error) error {
 // name notes what a function is called.
 func (w *faultWatch) name(f driver.Function, kernel string) {
 	if w != nil && w.launched != nil {
-		w.kernels.Store(f, kernel)
+		w.kernels.Store(f, names.Bound(kernel))
 	}
 }
 

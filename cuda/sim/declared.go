@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -118,7 +119,7 @@ func (d *Device) setTracked(ptr uint64, tracked bool) *block {
 // LaunchBegins tells that what is enqueued on s from now on is work of a launch.
 func (d *Device) LaunchBegins(h driver.Stream, id uint64, name string, uses []driver.Declared) {
 	l := declarations.Get().(*declaration)
-	l.id, l.name, l.uses = id, name, append(l.uses, uses...)
+	l.id, l.name, l.uses = id, names.Bound(name), append(l.uses, uses...)
 	l.refs.Store(1)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -91,14 +92,15 @@ func (d *Device) RegisterModule(image string, kernels ...Kernel) error {
 	for _, k := range kernels {
 		if k.Name == "" || k.Run == nil {
 			return &core.InvalidRequestError{Op: "RegisterModule", Field: "kernels",
-				Reason: fmt.Sprintf("kernel %q of the code %q lacks a Name or a Run function", k.Name, image)}
+				Reason: fmt.Sprintf("kernel %q of the code %q lacks a Name or a Run function", names.Bound(k.Name), names.Bound(image))}
 		}
 		k.trusted = new(atomic.Int32)
+		k.Name = names.Bound(k.Name)
 		m.kernels[k.Name] = &k
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.images[image] = m
+	d.images[names.Bound(image)] = m
 	return nil
 }
 
@@ -108,9 +110,9 @@ func (d *Device) ModuleLoad(image driver.Image) (driver.Module, error) {
 		return 0, err
 	}
 	defer d.mu.Unlock()
-	m := d.images[image.Name]
+	m := d.images[names.Bound(image.Name)]
 	if m == nil {
-		return 0, fault(mModuleLoad, driver.InvalidImage, fmt.Sprintf("no kernels are registered for image %q: this device runs kernels in Go, so pass them to fencepost's Runtime.Load, or register them with RegisterModule first", image.Name))
+		return 0, fault(mModuleLoad, driver.InvalidImage, fmt.Sprintf("no kernels are registered for image %q: this device runs kernels in Go, so pass them to fencepost's Runtime.Load, or register them with RegisterModule first", names.Bound(image.Name)))
 	}
 	loaded := &module{kernels: m.kernels, handles: make(map[string]driver.Function)}
 	return d.modules.put(loaded), nil
@@ -139,6 +141,7 @@ func (d *Device) ModuleFunction(h driver.Module, name string) (driver.Function, 
 		return 0, err
 	}
 	defer d.mu.Unlock()
+	name = names.Bound(name)
 	if f, known := m.handles[name]; known {
 		return f, nil
 	}

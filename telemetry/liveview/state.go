@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -115,7 +114,7 @@ func (t *tagged) bytes() uint64 { return t.Live + t.Pending + t.Quarantined }
 
 // shownTag is what the page knows a tag by.
 func shownTag(tag core.Tag) string {
-	return clip(strings.ToValidUTF8(string(tag.OrUntagged()), "\uFFFD"), maxTagText)
+	return clip(string(tag.OrUntagged()), maxTagText)
 }
 
 // byTag adds up what each tag has. Tags that are shown alike are one.

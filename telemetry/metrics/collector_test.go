@@ -245,14 +245,14 @@ func TestTagsAreCapped(t *testing.T) {
 	}
 }
 
-// Tags that become equal as labels are one series, not a failed scrape.
+// A tag that is no UTF-8 and its bounded form are one series, not a failed scrape.
 func TestOddTagsAreMerged(t *testing.T) {
 	c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{},
 		Holders: func() []core.Holder {
-			return []core.Holder{{Tag: "a\xff", State: core.Live, Bytes: 1}, {Tag: "a\xfe", State: core.Live, Bytes: 2}, {Tag: metrics.OtherTag, State: core.Live, Bytes: 4}}
+			return []core.Holder{{Tag: "a\xff", State: core.Live, Bytes: 1}, {Tag: core.Tag(names.Bound("a\xff")), State: core.Live, Bytes: 2}, {Tag: "a\xfe", State: core.Live, Bytes: 8}, {Tag: metrics.OtherTag, State: core.Live, Bytes: 4}}
 		}}))(t)
 	series := samples(t, c, "gpumem_tag_bytes")
-	if len(series) != 2 || series["a\uFFFD"] != 3 || series["other"] != 4 {
+	if len(series) != 3 || series[names.Bound("a\xff")] != 3 || series[names.Bound("a\xfe")] != 8 || series["other"] != 4 {
 		t.Errorf("series: %v", series)
 	}
 }
@@ -444,14 +444,14 @@ func TestLaunchesAreBounded(t *testing.T) {
 	}
 }
 
-// Names of launches that become equal as labels are one series, not a failed scrape.
+// A launch's name that is no UTF-8 and its bounded form are one series, not a failed scrape.
 func TestOddLaunchesAreMerged(t *testing.T) {
 	var d metrics.DeviceTimes
-	for _, name := range []string{"a\xff", "a\xfe", "sort"} {
+	for _, name := range []string{"a\xff", names.Bound("a\xff"), "sort"} {
 		d.Done(&oplog.DeviceWork{Launch: 1, Name: name, Weight: 1, Waits: []oplog.DeviceWait{{Launch: name, For: core.WaitRef{Launch: 1}, Held: time.Second}}})
 	}
 	c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, DeviceTimes: d.Snapshot}))(t)
-	if series := samplesBy(t, c, "gpumem_device_wait_seconds_total", "launch"); len(series) != 2 || series["a\uFFFD"] != 2 || series["sort"] != 1 {
+	if series := samplesBy(t, c, "gpumem_device_wait_seconds_total", "launch"); len(series) != 2 || series[names.Bound("a\xff")] != 2 || series["sort"] != 1 {
 		t.Errorf("series: %v", series)
 	}
 }

@@ -105,7 +105,7 @@ func launchLabel(name string) string {
 	if name == "" {
 		return unnamedLaunch
 	}
-	return names.Bound(strings.ToValidUTF8(name, "\uFFFD"))
+	return names.Bound(name)
 }
 
 func (d *DeviceTimes) of(name string) *launchTimes {

@@ -12,7 +12,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
@@ -96,7 +95,7 @@ func (j *Jobs) first(name core.Tag) *jobFigures {
 	if now := j.byName.Load(); now != nil {
 		all = *now
 	}
-	if name = core.Tag(names.Bound(string(labelOf(name)))); all[name] == nil && len(all) >= MaxTags {
+	if name = name.OrUntagged(); all[name] == nil && len(all) >= MaxTags {
 		name = OtherTag
 	}
 	if f := all[name]; f != nil {

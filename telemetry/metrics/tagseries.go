@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,7 +82,7 @@ func NewTagSeries() *TagSeries {
 // Used says that a tag is given memory. To say so once between two looks is
 // enough. It takes no lock unless there is room for a tag that is not in.
 func (s *TagSeries) Used(tag core.Tag) {
-	tag = labelOf(tag)
+	tag = tag.OrUntagged()
 	members := *s.members.Load()
 	if m := members[tag]; m != nil {
 		if !m.used.Load() {
@@ -181,7 +180,7 @@ func largestFirst(a, b tagBytes) int {
 func (s *TagSeries) note(now time.Time, holders []core.Holder) (outside []tagBytes) {
 	members, bytes := *s.members.Load(), map[core.Tag]uint64{}
 	for _, h := range holders {
-		bytes[labelOf(h.Tag)] += h.Bytes
+		bytes[h.Tag.OrUntagged()] += h.Bytes
 	}
 	for tag, m := range members {
 		if m.in.IsZero() {
@@ -278,11 +277,6 @@ func (s *TagSeries) enter(tag, instead core.Tag, m *tagMember) {
 	s.members.Store(&next)
 }
 
-// labelOf is a tag as it can be a label.
-func labelOf(t core.Tag) core.Tag {
-	return core.Tag(strings.ToValidUTF8(string(t.OrUntagged()), "\uFFFD"))
-}
-
 var holderMetrics = []family[map[core.Tag]*amounts]{
 	{gauge("gpumem_tag_bytes", "Device memory by tag and state, padding included: live, pending, and quarantined by the guard; 64 tags, the rest as other. A tag that holds nothing is 0.", "tag", "state"), byTag(func(a core.Amount) uint64 { return a.Bytes })},
 	{gauge("gpumem_tag_blocks", "Blocks by tag and state; 64 tags, the rest as other. A tag that holds nothing is 0.", "tag", "state"), byTag(func(a core.Amount) uint64 { return a.Blocks })},
@@ -357,7 +351,7 @@ func (s *TagSeries) sums(holders []core.Holder) map[core.Tag]*amounts {
 		sums[OtherTag] = &amounts{}
 	}
 	for _, h := range holders {
-		tag := labelOf(h.Tag)
+		tag := h.Tag.OrUntagged()
 		if sums[tag] == nil {
 			tag = OtherTag
 		}
