@@ -10,7 +10,12 @@ import (
 
 func TestAMethodOfNilIsAnError(t *testing.T) {
 	niltest.Refuses(t, (*core.Runtime)(nil))
-	niltest.Refuses(t, (*core.LaunchRecorder)(nil))
+	for _, rec := range []*core.LaunchRecorder{nil, {}} {
+		niltest.Refuses(t, rec)
+		mustBe(t, "the mode", rec.Named("none").Mode(), core.RecorderMode(0))
+		mustBe(t, "the stream", rec.LaunchStream(), core.DefaultStream)
+		mustBe(t, "the number of uses", rec.RecordedCount(), 0)
+	}
 }
 
 func TestNilWhereSomethingIsNeededIsAnError(t *testing.T) {

@@ -10,6 +10,24 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 )
 
+// RecorderMode says what a [LaunchRecorder] does with untracked memory: memory without a block of
+// the runtime, such as an external column. The runtime cannot fence such memory. The constructor
+// of a recorder sets its mode, which never changes. The zero value is no mode.
+type RecorderMode uint8
+
+// The modes of a recorder.
+const (
+	// Permissive skips untracked memory and returns no error. Nothing orders it against other
+	// streams. Use it in low-level helpers while a program migrates, not in production.
+	Permissive RecorderMode = iota + 1
+	// Strict refuses untracked memory with a [StreamMisuseError]: the record call, Preflight and
+	// Commit all return it. Production code uses it, so that a gap is an error.
+	Strict
+)
+
+// String returns "permissive" or "strict".
+func (m RecorderMode) String() string { return nameOf(m, "mode", "", "permissive", "strict") }
+
 // LaunchRecorder collects the uses of one launch and fences them in two
 // phases around it: record every buffer, [LaunchRecorder.Preflight], enqueue
 // the work, [LaunchRecorder.Commit] (or [LaunchRecorder.Abort] if nothing was
@@ -26,11 +44,10 @@ type LaunchRecorder struct {
 // recording is the part that outlives a dropped recorder.
 type recording struct {
 	stream StreamID
-	// permissive skips memory that cannot be fenced, in place of a refusal.
-	permissive bool
-	name       string
-	uses       []Use
-	phase      phase
+	mode   RecorderMode
+	name   string
+	uses   []Use
+	phase  phase
 	// rejected is the first record call that was refused in strict mode,
 	// late the first one after preflight.
 	rejected, late error
@@ -47,17 +64,16 @@ const (
 	ended
 )
 
-// NewStrictRecorder returns a recorder for one launch on stream that refuses memory
-// without a block of the runtime, so that a gap is loud. Production code uses it.
-func NewStrictRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, false) }
+// NewStrictRecorder returns a recorder in mode [Strict] for one launch on stream.
+func NewStrictRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, Strict) }
 
-// NewPermissiveRecorder returns a recorder for one launch on stream that
-// skips such memory, which is not fenced, for the time of a migration. If that is all there is, no launch is recorded:
-// it is neither counted nor traced, as it is by a [Runtime.Launch] without uses.
-func NewPermissiveRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, true) }
+// NewPermissiveRecorder returns a recorder in mode [Permissive] for one launch on stream. If all
+// memory is skipped, no launch is recorded: it is neither counted nor traced, unlike a
+// [Runtime.Launch] without uses.
+func NewPermissiveRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, Permissive) }
 
-func newRecorder(stream StreamID, permissive bool) *LaunchRecorder {
-	rec := &LaunchRecorder{&recording{stream: stream, permissive: permissive, born: CaptureStack(2)}}
+func newRecorder(stream StreamID, mode RecorderMode) *LaunchRecorder {
+	rec := &LaunchRecorder{&recording{stream: stream, mode: mode, born: CaptureStack(2)}}
 	runtime.AddCleanup(rec, (*recording).dropped, rec.recording) // which the cleanup holds, and not the recorder
 	return rec
 }
@@ -65,15 +81,41 @@ func newRecorder(stream StreamID, permissive bool) *LaunchRecorder {
 // Named sets the launch's name for traces, logs and findings, and returns the
 // recorder.
 func (r *LaunchRecorder) Named(name string) *LaunchRecorder {
-	r.name = names.Bound(name)
+	if r.made() {
+		r.name = names.Bound(name)
+	}
 	return r
 }
 
-// LaunchStream is the stream that the launch will be enqueued on.
-func (r *LaunchRecorder) LaunchStream() StreamID { return r.stream }
+// LaunchStream is the stream that the launch will be enqueued on. For a nil recorder it is
+// [DefaultStream].
+func (r *LaunchRecorder) LaunchStream() StreamID {
+	if !r.made() {
+		return DefaultStream
+	}
+	return r.stream
+}
 
-// RecordedCount is the number of uses recorded so far, duplicates included.
-func (r *LaunchRecorder) RecordedCount() int { return len(r.uses) }
+// Mode says what the recorder does with untracked memory: [Permissive] or [Strict]. For a nil
+// recorder it is 0, which is neither.
+func (r *LaunchRecorder) Mode() RecorderMode {
+	if !r.made() {
+		return 0
+	}
+	return r.mode
+}
+
+// RecordedCount is the number of uses recorded so far, duplicates included. Memory that a
+// permissive recorder skipped does not count.
+func (r *LaunchRecorder) RecordedCount() int {
+	if !r.made() {
+		return 0
+	}
+	return len(r.uses)
+}
+
+// made reports whether a constructor made r: a nil recorder and a zero one hold no recording.
+func (r *LaunchRecorder) made() bool { return r != nil && r.recording != nil }
 
 // Read records that the launch reads memory. In strict mode memory without a
 // block is a [StreamMisuseError], which Preflight will return too; so is any
@@ -94,7 +136,7 @@ func (r *LaunchRecorder) ReadWrite(memory Tracked) error {
 // cleanup of a dropped one must not run meanwhile.
 func (r *LaunchRecorder) noteAlive(op string, memory Tracked, access Access) error {
 	switch {
-	case r == nil:
+	case !r.made():
 		return missingRecorder("LaunchRecorder." + op)
 	case memory == nil:
 		return missing("LaunchRecorder."+op, "memory", "give the block or slice that the launch uses")
@@ -117,7 +159,7 @@ func (r *recording) note(op string, memory Tracked, access Access) error {
 		}
 		r.uses = append(r.uses, use)
 		return nil
-	case r.permissive:
+	case r.mode == Permissive:
 		return nil
 	}
 	return r.reject(op)
@@ -143,7 +185,7 @@ func (r *recording) reject(op string) error {
 // A recorder without uses needs no preflight and no tracking resource.
 func (r *LaunchRecorder) Preflight(ctx context.Context, on AnyRuntime) error {
 	const op = "LaunchRecorder.Preflight"
-	if r == nil {
+	if !r.made() {
 		return missingRecorder(op)
 	}
 	defer runtime.KeepAlive(r)
@@ -212,7 +254,7 @@ func (r *LaunchRecorder) Abort(ctx context.Context, on AnyRuntime) error {
 
 // ending is the runtime on which the recorder can be ended now.
 func (r *LaunchRecorder) ending(op string, on AnyRuntime) (*Runtime, error) {
-	if r == nil {
+	if !r.made() {
 		return nil, missingRecorder(op)
 	}
 	rt, err := runtimeOf(op, on)

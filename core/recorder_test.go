@@ -26,6 +26,42 @@ func TestRecorderKnowsItsLaunch(t *testing.T) {
 	succeed(t, "abort", rec.Abort(t.Context(), rt))
 }
 
+// A caller that was handed a recorder can ask its mode before it records memory that the mode
+// decides about.
+func TestTheModeOfARecorderSaysWhatItDoesWithUntrackedMemory(t *testing.T) {
+	for _, rec := range []*core.LaunchRecorder{core.NewStrictRecorder(1), core.NewPermissiveRecorder(1)} {
+		rt, _, _ := fakeRuntime(t)
+		b := alloc(t, rt, 64)
+		mode := rec.Mode()
+		refused := func(what string, err error) {
+			t.Helper()
+			if mode == core.Permissive {
+				succeed(t, what, err)
+			} else {
+				misuse(t, what, err, "untracked buffer rejected")
+			}
+		}
+		for _, record := range []func(core.Tracked) error{rec.Read, rec.Write, rec.ReadWrite} {
+			succeed(t, "memory without bytes", record(empty))
+			succeed(t, "tracked memory", record(b))
+			refused("untracked memory", record(legacy))
+		}
+		mustBe(t, "recorded count", rec.RecordedCount(), 3)
+		refused("preflight", rec.Preflight(t.Context(), rt))
+		refused("commit", rec.Commit(t.Context(), rt))
+		mustBe(t, "whether the launch is recorded", rt.Stats().Launches == 1, mode == core.Permissive)
+		mustBe(t, "the mode after the end", rec.Mode(), mode)
+		if mode == core.Strict {
+			succeed(t, "abort", rec.Abort(t.Context(), rt))
+		}
+	}
+	mustBe(t, "the mode of a strict recorder", core.NewStrictRecorder(1).Mode(), core.Strict)
+	mustBe(t, "the mode of a permissive recorder", core.NewPermissiveRecorder(1).Mode(), core.Permissive)
+	for mode, want := range map[core.RecorderMode]string{core.Strict: "strict", core.Permissive: "permissive", 0: "mode(0)"} {
+		mustBe(t, "the name", mode.String(), want)
+	}
+}
+
 func TestRecorderRefusesASecondPreflight(t *testing.T) {
 	rt, _, _ := fakeRuntime(t)
 	rec := preflighted(t, rt, alloc(t, rt, 64))
