@@ -59,7 +59,7 @@
 //
 // So damage is told when the block leaves, at its age, by [Resource.Flush] or by
 // [Resource.Drain], and not at the free. The tick runs while anything is in
-// quarantine or a verdict is awaited ([Config.UpkeepInterval]), and
+// quarantine or a verdict is awaited ([Advanced.UpkeepInterval]), and
 // [Resource.Close] ends it. Of a block that is never freed the red zones are
 // compared when the runtime is closed ([Resource.CheckLive]). The suspects for a
 // red zone are then all launches between the allocation and that comparison,

@@ -163,7 +163,7 @@ func (r *Resource) closed() bool { return r.upkeep.life.Err() != nil }
 // from now on, and waits for what of both is under way until ctx ends; a change of
 // the mode stops before the next blocks that it would free. Close frees nothing and
 // compares nothing: Drain does. The guard may be used after it, as one that has
-// [Config.UpkeepInterval] negative. A second Close is as the first. It is to be
+// [Advanced.UpkeepInterval] negative. A second Close is as the first. It is to be
 // called before what lies below is closed.
 func (r *Resource) Close(ctx context.Context) error {
 	r.upkeep.end()

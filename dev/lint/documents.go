@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
@@ -78,15 +79,24 @@ func (b Block) IsProgram() bool {
 
 // Parse reports why the block is neither a file nor declarations nor statements of Go.
 func (b Block) Parse() error {
+	_, _, err := b.parsed()
+	return err
+}
+
+// parsed is the block as a file, whose positions are those in the document.
+func (b Block) parsed() (*ast.File, *token.FileSet, error) {
 	forms := []string{"%s", "package p\n%s", "package p\nfunc _() {\n%s\n}"}
 	if b.IsProgram() {
 		forms = forms[:1]
 	}
 	var err error
 	for _, form := range forms {
-		if _, err = parser.ParseFile(token.NewFileSet(), "", fmt.Sprintf(form, b.Code), parser.SkipObjectResolution); err == nil {
-			return nil
+		fset := token.NewFileSet()
+		var file *ast.File
+		code := fmt.Sprintf("//line %s:%d\n%s", b.File, b.Line, b.Code)
+		if file, err = parser.ParseFile(fset, "", fmt.Sprintf(form, code), parser.SkipObjectResolution); err == nil {
+			return file, fset, nil
 		}
 	}
-	return err
+	return nil, nil, err
 }

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -216,4 +217,44 @@ func read(t *testing.T, name string) string {
 	t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(root(t), name)))(t)
 	return string(text)
+}
+
+// A reader looks up the names of Go that a document quotes.
+func TestNamesInDocumentsExist(t *testing.T) {
+	names := must.Get(LoadNames(t.Context(), root(t), filepath.Join(root(t), "dev")))(t)
+	for _, w := range slices.Concat(names.Wrong(documents(t)...), names.WrongLinks()) {
+		t.Error(w)
+	}
+	for _, m := range regexp.MustCompile(`case "([^"]+)"`).FindAllStringSubmatch(read(t, "dev/seeds.md"), -1) {
+		if !names.texts[m[1]] {
+			t.Errorf("no suite has the case %q", m[1])
+		}
+	}
+
+	right := "`core.Strict`, `core.Resource.Allocate`, `(*core.Block).ID`, `Config.Pool.TrimAfter`, `rt.Drift`, " +
+		"`fencepost.Runtime.Do(ctx)`, `cuda/sim.Open`, `cuda.arenas.growing`, `context.Canceled`, `telemetry/names.go`, " +
+		"`gpumem.alloc`, `LaunchRecorder.Mode`, `unknown.Close`\n\n" +
+		"| before | after |\n| --- | --- |\n| `core.NoSuch` | `core.Strict` |\n\n```go\nrt := open()\n_, _ = rt.Drift()\n```\n"
+	for _, w := range names.Wrong(Document{"docs/right.md", right}) {
+		t.Errorf("of a right document: %s", w)
+	}
+	for i, quoted := range []string{
+		"core.NoSuch", "core.Runtime.NoSuch", "cuda.arenas.noSuch", "context.NoSuch", "Config.NoSuch", "Config.Pool.NoSuch", "NoSuch.Close",
+		"rt.NoSuch()", "job.NoSuch", "unknown.NoSuch", "cuda/nosuch.Open", "core/names.Open", "LaunchRecorder.noSuch",
+	} {
+		text := strings.Repeat("\n", i) + "It has `" + quoted + "`, see `core.Strict`.\n"
+		if found := names.Wrong(Document{"docs/wrong.md", text}); len(found) != 1 || !strings.HasPrefix(found[0], fmt.Sprintf("docs/wrong.md:%d: ", i+1)) {
+			t.Errorf("in %q: %q", quoted, found)
+		}
+	}
+	block := "```go\nrt, err := fencepost.Opened(ctx)\nrt.NoSuch()\nsim.Open(core.Strict)\n```\n"
+	if found := names.Wrong(Document{"docs/wrong.md", block}); len(found) != 2 || !strings.HasPrefix(found[0], "docs/wrong.md:2: ") {
+		t.Errorf("in a block: %q", found)
+	}
+	for _, link := range []string{"NoSuch", "Names.NoSuch", "core.NoSuch", "core.Runtime.NoSuch"} {
+		names.links = []docLink{{name: link, in: names.packages["lint"][0].Scope()}}
+		if found := names.WrongLinks(); len(found) != 1 {
+			t.Errorf("of the link [%s]: %q", link, found)
+		}
+	}
 }

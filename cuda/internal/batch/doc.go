@@ -9,7 +9,7 @@
 // memory is dear to make, so it is used again. [Memory] is where it waits:
 //
 //   - [Memory.Stage] takes idle memory and writes the batch's [Table] there. The
-//     caller enqueues a kernel over it, and [Table.End] records an event behind that.
+//     caller enqueues a kernel over it, and [Memory.End] records an event behind that.
 //   - A table that is released, or whose [Results] are discarded, stands in a line of
 //     its stream until its event is completed. A stream's batches end in order, so
 //     the head of a line speaks for all behind it: a device that is a thousand

@@ -48,7 +48,7 @@ type Disk interface {
 type RealDisk struct{}
 
 // Write implements [Disk]. The text is first in a file of another name beside it,
-// which [IsDraft] recognises.
+// which [Folder.IsDraft] recognises.
 func (RealDisk) Write(path string, text []byte) error { return wholefile.Write(path, text) }
 
 // Remove implements [Disk].
