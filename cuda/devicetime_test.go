@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -647,6 +648,42 @@ func TestNotTooManyLaunchesAreTimedAtOnce(t *testing.T) {
 	b.letGo(0)
 	must(t, b.pool.ReapPending(ctx))
 	equal(t, "told", len(b.did.done), most)
+}
+
+// Whichever two calls that device times need fail one after the other: when the driver works again each launch was told of
+// or counted as lost.
+func TestNoLaunchIsForgottenAfterAnyTwoFaults(t *testing.T) {
+	methods := []drivertest.Method{drivertest.StreamCreate, drivertest.TimingEventCreate, drivertest.EventRecord, drivertest.EventQuery,
+		drivertest.EventElapsed, drivertest.EventDestroy}
+	for _, one := range methods {
+		for _, other := range methods {
+			for k := range uint64(18) {
+				t.Run(fmt.Sprintf("%s %d %s", one, k, other), func(t *testing.T) {
+					b := newTimedBench(t, 1)
+					s := b.lease()
+					launched := 0
+					for i := range 6 {
+						if i == int(k%2) { // before there is a clock, and after
+							b.faults.FailMethod(one, 1+k/2, driver.OutOfMemory)
+							b.faults.FailMethod(other, 1, driver.InvalidValue)
+						}
+						if i == 4 {
+							b.faults.Clear()
+						}
+						tk, err := b.resource.PrepareUse(ctx, sampled(core.UseRequest{Stream: s.ID(), Launch: "x"}))
+						if err == nil {
+							launched++
+							_ = b.resource.FinishUse(ctx, tk) // the driver's fault
+						}
+						must(t, b.sim.Synchronize())
+						_ = b.resource.ReapPending(ctx)
+					}
+					b.reap()
+					equal(t, "told and lost", len(b.did.done)+b.did.lost, launched)
+				})
+			}
+		}
+	}
 }
 
 // A lost device leaves nothing that each later reap would look at, and Close ends.

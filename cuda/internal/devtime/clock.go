@@ -68,7 +68,7 @@ type Clock struct {
 	drv    driver.Driver
 	now    func() monotime.Instant
 	stream driver.Stream
-	opened bool
+	opened bool // there is a stream
 	// newest is the newest base, spare are what the next is recorded in.
 	newest base
 	spare  [2]driver.Event
@@ -146,18 +146,20 @@ func (c *Clock) Renew() (steady bool, err error) {
 	return steady, err
 }
 
-// open makes the stream and the events once.
+// open makes the stream and the events that are missing: an earlier open, or a Close, may have failed halfway.
 func (c *Clock) open() (err error) {
-	if c.opened {
-		return nil
+	if !c.opened {
+		if c.stream, err = c.drv.StreamCreate(); err != nil {
+			return err
+		}
+		c.opened = true
 	}
-	if c.stream, err = c.drv.StreamCreate(); err != nil {
-		return err
-	}
-	c.opened = true
 	for _, e := range [...]*driver.Event{&c.newest.event, &c.spare[0], &c.spare[1]} {
+		if *e != 0 {
+			continue
+		}
 		if *e, err = c.drv.TimingEventCreate(); err != nil {
-			return cmp.Or(err, c.Close())
+			return err // the next look goes on, and Close gives back what there is
 		}
 	}
 	return nil
@@ -275,7 +277,7 @@ func (c *Clock) At(e driver.Event) (at monotime.Instant, bound time.Duration, er
 	return c.newest.at + monotime.Instant(onHost), bound, nil
 }
 
-// Close gives back what the clock has of the driver. After an error it may be called again.
+// Close gives back what the clock has of the driver. After an error it may be called again, and so may Renew.
 func (c *Clock) Close() error {
 	if !c.opened {
 		return nil

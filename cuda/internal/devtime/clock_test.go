@@ -3,6 +3,7 @@ package devtime
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -138,29 +139,51 @@ func TestARecordOfLongAgoIsNotPlaced(t *testing.T) {
 	}
 }
 
-// Each failing call of the driver fails the renewal, leaks nothing, and the next one goes well.
-func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
-	for k := uint64(1); ; k++ {
-		f := drivertest.NewFaults(&drivertest.Null{})
-		c := New(f)
-		f.FailCall(k, driver.OutOfMemory)
-		_, err := c.Renew()
-		if err == nil {
-			if _, err = c.Renew(); err == nil { // compares
-				return
+// Whichever two calls of the driver fail, of renewals and ends in any order: the next renewal makes what is missing, and
+// nothing is left on the device.
+func TestAClockWorksAgainAfterAnyTwoFaults(t *testing.T) {
+	for _, ends := range [][]int{{}, {1}, {0, 1, 2}} { // behind which renewals the clock is closed
+		for first := uint64(1); ; first++ {
+			met := 0
+			for second := uint64(1); second == 1 || met == 2; second++ {
+				d, _ := newClocks(0)
+				f := drivertest.NewFaults(d)
+				c := New(f)
+				c.now = d.now
+				f.FailCall(first, driver.OutOfMemory)
+				f.FailCall(first+second, driver.InvalidValue)
+				for i := range 3 {
+					_, _ = c.Renew()
+					if slices.Contains(ends, i) {
+						_ = c.Close()
+					}
+				}
+				met = int(failures(f))
+				f.Clear()
+				for range 2 { // the second compares
+					if steady, err := c.Renew(); !steady || err != nil {
+						t.Fatalf("calls %d and %d fail, closed behind %v: then the clock says %v, %v", first, first+second, ends, steady, err)
+					}
+				}
+				must.Do(t, c.Close())
+				for made, destroyed := range map[drivertest.Method]drivertest.Method{drivertest.TimingEventCreate: drivertest.EventDestroy, drivertest.StreamCreate: drivertest.StreamDestroy} {
+					if n, gone := f.Calls(made)-f.Failed(made), f.Calls(destroyed)-f.Failed(destroyed); n != gone {
+						t.Fatalf("calls %d and %d fail, closed behind %v: %s made %d, %s took back %d", first, first+second, ends, made, n, destroyed, gone)
+					}
+				}
+			}
+			if met == 0 {
+				break
 			}
 		}
-		f.Clear()
-		_, err = c.Renew()
-		must.Do(t, err)
-		must.Do(t, c.Close())
-		if made, gone := f.Calls(drivertest.TimingEventCreate)-f.Failed(drivertest.TimingEventCreate), f.Calls(drivertest.EventDestroy)-f.Failed(drivertest.EventDestroy); made != gone {
-			t.Errorf("call %d fails: %d events were made and %d destroyed", k, made, gone)
-		}
-		if made, gone := f.Calls(drivertest.StreamCreate)-f.Failed(drivertest.StreamCreate), f.Calls(drivertest.StreamDestroy)-f.Failed(drivertest.StreamDestroy); made != gone {
-			t.Errorf("call %d fails: %d streams were made and %d destroyed", k, made, gone)
-		}
 	}
+}
+
+func failures(f *drivertest.Faults) (n uint64) {
+	for _, m := range drivertest.Methods() {
+		n += f.Failed(m)
+	}
+	return n
 }
 
 // A reap that renews the clock must not hang with a device that is stuck, or whose queue is full of others' work.
