@@ -188,12 +188,13 @@ func (j *Job) Settle() error {
 	return j.state.settle(j.state.ctx)
 }
 
-// settle may be called again after an error.
+// settle may be called again after an error, or where the program's code has panicked: a claim that is not open any more
+// was released by then.
 func (s *jobState) settle(ctx context.Context) error {
 	if s.claim.ID == 0 {
 		return nil
 	}
-	if err := s.rt.ReleaseClaim(ctx, s.claim.ID); err != nil {
+	if err := s.rt.ReleaseClaim(ctx, s.claim.ID); err != nil && !errors.Is(err, core.ErrInvalidRequest) {
 		return err
 	}
 	s.claim = core.Claim{}

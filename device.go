@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // openDevices holds what a runtime is open on: two runtimes on one device
@@ -367,19 +368,10 @@ func (c *code) unload() error {
 	c.closed = true
 	var errs []error
 	for _, m := range c.modules {
-		if err := twice(m.Unload); err != nil && !errors.Is(err, core.ErrClosed) {
+		if err := usercode.Surely(m.Unload); err != nil && !errors.Is(err, core.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}
 	c.modules = nil
 	return errors.Join(errs...)
-}
-
-// twice repeats what the driver refused: a refusal has changed nothing, and
-// no other caller is going to ask again.
-func twice(giveBack func() error) error {
-	if giveBack() == nil {
-		return nil
-	}
-	return giveBack()
 }

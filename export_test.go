@@ -21,3 +21,6 @@ func KernelLogAt(t *testing.T, path string, patience time.Duration) {
 	patience, xidPatience = xidPatience, patience
 	t.Cleanup(func() { kernelLogPath, xidPatience = path, patience })
 }
+
+// KeptBlocks is how many blocks the job would look at when it ends.
+func KeptBlocks(j *Job) int { return len(j.state.blocks) }

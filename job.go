@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -18,6 +19,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/line"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -47,7 +49,8 @@ type jobState struct {
 	began    monotime.Instant
 	span     telemetry.Job
 	streams  []*jobStream
-	blocks   []core.BlockID // in the order in which they were allocated
+	blocks   []core.BlockID // that were allocated and may be live, in that order
+	lived    int            // how many of blocks were, when that was last asked
 	ended    atomic.Bool
 	calls    launchLists
 
@@ -124,11 +127,9 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 	s.calls = launchLists{s.room.uses[:0], s.room.args[:0]}
 	s.ctx, s.span = r.jobSpans.Begin(ctx)
 	returned := false
-	defer func() {
-		err = also(err, s.end())
-		r.report(s, err, returned)
-		r.leave(s) // those who wait then have what was learned
-	}()
+	defer r.leave(s) // the last step: those who wait then have what was learned
+	defer func() { r.report(s, err, returned) }()
+	defer func() { err = also(err, s.end()) }()
 	j, err := r.begin(s, options)
 	if err == nil {
 		if err = work(j); err == nil {
@@ -441,7 +442,7 @@ func Alloc[T cuda.Element](j *Job, n int) (*cuda.Slice[T], error) {
 		return nil, err
 	}
 	if n > 0 {
-		s.blocks = append(s.blocks, slice.BlockID())
+		s.keep(slice.BlockID())
 	}
 	return slice, nil
 }
@@ -609,21 +610,20 @@ func (s *jobState) waitFor(on *jobStream) error {
 	return nil
 }
 
-// end gives everything back, and goes on past errors and the end of the
+// end gives everything back, past errors, panics of the program's code and the end of the
 // context: a client that went away must not cost memory. It does not wait for
 // the device: frees are queued behind the work that uses the memory.
-func (s *jobState) end() error {
+func (s *jobState) end() (err error) {
 	s.ended.Store(true)
 	ctx := s.span.Uncancelled(s.ctx) // the spans still belong to the caller
-	err := s.freeAll(ctx)
-	for _, on := range s.streams {
-		err = also(err, twice(on.lease.Release))
-	}
-	if s.settle(ctx) != nil {
-		err = also(err, s.settle(ctx))
-	}
-	s.account.End()
-	return err
+	defer s.account.End()
+	defer func() {
+		err = also(err, usercode.Surely(func() error { return s.settle(ctx) }))
+	}()
+	defer usercode.All(s.streams, func(on *jobStream) {
+		err = also(err, usercode.Surely(on.lease.Release))
+	})
+	return s.freeAll(ctx)
 }
 
 // also is err, and more if there is any: an error that is alone stays what it
@@ -638,22 +638,39 @@ func also(err, more error) error {
 	return errors.Join(err, more)
 }
 
+// keep notes a block of the job. When the list has doubled, those that are not live any more leave it: a job that runs
+// for hours keeps the blocks that it has, and not all that it had.
+func (s *jobState) keep(id core.BlockID) {
+	if len(s.blocks) >= max(2*s.lived, leastKept) {
+		s.blocks = slices.DeleteFunc(s.blocks, func(id core.BlockID) bool { return s.rt.State(id) != core.Live })
+		s.lived = len(s.blocks)
+	}
+	s.blocks = append(s.blocks, id)
+}
+
+// leastKept is up to how many blocks a job keeps without asking which are live.
+const leastKept = 64
+
 // freeAll frees the blocks that were not freed before. It goes by blocks and
 // not by slices, because a view that was forgotten keeps a slice's memory.
 func (s *jobState) freeAll(ctx context.Context) error {
 	var first error
 	held := 0
-	for _, id := range s.blocks {
-		if s.rt.State(id) != core.Live {
-			continue
-		}
-		if err := twice(func() error { _, err := s.rt.Deallocate(ctx, id); return err }); err != nil {
+	usercode.All(s.blocks, func(id core.BlockID) {
+		err := usercode.Surely(func() error {
+			if s.rt.State(id) != core.Live {
+				return nil
+			}
+			_, err := s.rt.Deallocate(ctx, id)
+			return err
+		})
+		if err != nil {
 			held++
 			first = cmp.Or(first, err)
 		}
-	}
+	})
 	if held == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d blocks of the job %q could not be freed and are held until the runtime ends: %w", held, len(s.blocks), s.tag.OrUntagged(), first)
+	return fmt.Errorf("%d blocks of the job %q could not be freed and are held until the runtime ends: %w", held, s.tag.OrUntagged(), first)
 }

@@ -53,14 +53,11 @@ func (h *jobHistory) events(ordinal int) []oplog.Event {
 // errAbandoned is what is said of a job whose function did not return.
 var errAbandoned = errors.New("the job's function did not return: it panicked, or called runtime.Goexit")
 
-// report tells metrics, traces, the history and the log what the job has needed, and whether its function returned.
+// report tells metrics, traces, the history and the log what the job has needed, and whether its function returned. What the
+// runtime keeps itself comes before what calls the program's code.
 func (r *Runtime) report(s *jobState, err error, returned bool) {
 	j := endedJob{began: s.began, name: s.tag, span: s.span.Span(), err: err, account: s.account.Read()}
 	a := &j.account
-	if !j.span.IsZero() && a.TimedLaunches < a.Launches { // the device has done them
-		_ = r.core.Resource().ReapPending(s.ctx) // a failure shows in what comes next
-		j.account = s.account.Read()
-	}
 	r.learned.learn(s, a, returned && err == nil)
 	if !returned {
 		j.err = also(err, errAbandoned)
@@ -68,12 +65,18 @@ func (r *Runtime) report(s *jobState, err error, returned bool) {
 	if len(s.streams) > 0 {
 		j.stream = s.streams[0].lease.ID()
 	}
-	r.deviceWork.jobs.Ended(s.tag, a, len(s.streams) > 0, j.span)
-	r.jobHistory.keep(&j, min(mostJobs, r.deviceWork.most))
-	if r.log.HasSinks() {
-		r.log.Tell(j.event(r.Ordinal()))
+	defer func() { s.span.End(s.tag, a, j.err) }()
+	defer func() {
+		r.deviceWork.jobs.Ended(s.tag, a, len(s.streams) > 0, j.span)
+		r.jobHistory.keep(&j, min(mostJobs, r.deviceWork.most))
+		if r.log.HasSinks() {
+			r.log.Tell(j.event(r.Ordinal()))
+		}
+	}()
+	if !j.span.IsZero() && a.TimedLaunches < a.Launches { // the device has done them
+		_ = r.core.Resource().ReapPending(s.ctx) // a failure shows in what comes next
+		j.account = s.account.Read()
 	}
-	s.span.End(s.tag, a, j.err)
 }
 
 func (h *jobHistory) keep(j *endedJob, most int) {

@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -53,7 +54,7 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{opened: time.Now(), tags: metrics.NewTagSeries(), timeout: cfg.CloseTimeout, hosts: cfg.Hosts, policy: cfg.GuardPolicy, findings: newCollection(cfg),
+	r := &Runtime{opened: time.Now(), ended: make(chan struct{}), tags: metrics.NewTagSeries(), timeout: cfg.CloseTimeout, hosts: cfg.Hosts, policy: cfg.GuardPolicy, findings: newCollection(cfg),
 		ring: logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses}
 	r.health = r.newHealthWatch(cfg)
 	if err := r.openIncidents(cfg); err != nil {
@@ -152,12 +153,13 @@ func (r *Runtime) build(cfg Config) error {
 // onClose notes how to undo a step; the last step is undone first.
 func (r *Runtime) onClose(undo func(context.Context) error) { r.undo = append(r.undo, undo) }
 
+// unwind undoes all steps, also those behind one in which the program's code panics.
 func (r *Runtime) unwind(ctx context.Context) error {
 	var errs []error
-	for _, undo := range slices.Backward(r.undo) {
-		errs = append(errs, undo(ctx))
-	}
+	steps := r.undo
 	r.undo = nil
+	slices.Reverse(steps)
+	usercode.All(steps, func(undo func(context.Context) error) { errs = append(errs, undo(ctx)) })
 	return errors.Join(errs...)
 }
 
@@ -366,7 +368,8 @@ func (r *Runtime) openDumps(cfg Config) error {
 // named in the error. When ctx ends first, Close takes a quarter of a second more to drain and
 // as much to give up, up to a second for each step whose call of the driver does not return, and
 // a quarter to write incidents, and for a Config.OnHealth that does not return. A second Close
-// returns what the first did. From then on every method that would call the device is refused
+// returns what the first did, and waits for it until ctx ends, or for 10 seconds longer than
+// Config.CloseTimeout. From then on every method that would call the device is refused
 // with an error that matches [core.ErrClosed], however Close ended.
 //
 // A service shuts its server down first, so that requests under way finish what they
@@ -375,10 +378,34 @@ func (r *Runtime) Close(ctx context.Context) (core.Leftover, error) {
 	if r == nil {
 		return core.Leftover{}, r.refuseClosed("Close")
 	}
-	r.closing.Do(func() { r.close(ctx) })
+	if !r.closing.CompareAndSwap(false, true) {
+		return r.awaitClosed(ctx)
+	}
+	r.close(ctx)
 	return r.leftover, r.closeError
 }
 
+// awaitClosed waits for the Close that is under way. Its caller may be code that this Close calls.
+func (r *Runtime) awaitClosed(ctx context.Context) (core.Leftover, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		limited, cancel := context.WithTimeout(ctx, r.timeout+othersClose)
+		defer cancel()
+		ctx = limited
+	}
+	if err := deadline.Await(ctx, r.ended); err != nil {
+		return core.Leftover{}, fmt.Errorf("another call of Close is under way: %w", err)
+	}
+	return r.leftover, r.closeError
+}
+
+// othersClose is how much longer than [Config.CloseTimeout] a second Close without a deadline waits for the first, which takes
+// some moments beyond that.
+const othersClose = 10 * time.Second
+
+// errBrokenOff is what is said of a Close in which the program's code did not return.
+var errBrokenOff = errors.New("Close was broken off: code of the program that it called panicked, or called runtime.Goexit; the rest was closed")
+
+// close does all steps, whatever happens in one of them.
 func (r *Runtime) close(ctx context.Context) {
 	dated := ctx
 	if _, bounded := ctx.Deadline(); !bounded {
@@ -386,6 +413,12 @@ func (r *Runtime) close(ctx context.Context) {
 		defer cancel()
 		ctx, dated = undated{limited}, limited
 	}
+	errs := []error{errBrokenOff, nil, nil}
+	defer func() {
+		r.closeError = r.withoutEchoes(errors.Join(errs...))
+		close(r.ended)
+	}()
+	defer func() { errs[2] = r.giveUp(dated) }()
 	r.closed.Store(true)
 	r.core.BeginClose()
 	r.line.Wake() // those who wait are refused
@@ -393,9 +426,8 @@ func (r *Runtime) close(ctx context.Context) {
 	_ = deadline.Poll(dated, func() (bool, error) {
 		return len(r.streams.Leases()) == 0 || r.core.Health().Err != nil, nil // those that stay out are named below
 	})
-	var err error
-	r.leftover, err = r.core.Close(ctx)
-	r.closeError = r.withoutEchoes(errors.Join(err, r.giveUp(dated)))
+	r.leftover, errs[1] = r.core.Close(ctx)
+	errs[0] = nil
 }
 
 // undated is a context that ends but does not say when: the caller granted no time.

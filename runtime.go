@@ -101,7 +101,8 @@ type Runtime struct {
 	switching  sync.Mutex // serialises SwitchGuard
 	timeout    time.Duration
 	undo       []func(context.Context) error
-	closing    sync.Once
+	closing    atomic.Bool
+	ended      chan struct{} // when Close has, with the two that follow
 	leftover   core.Leftover
 	closeError error
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // quiet is how long Close waits for the next block to be given back, where its context has
@@ -29,7 +30,7 @@ func (r *Runtime) BeginClose() {
 // until the device has passed every queued free or ctx ends, or for a quarter of a second if it
 // has ended, and reports what was never given back, each leak as a finding too. It does not free leaked blocks: work that the runtime does
 // not know of may still use them. A second Close returns [ErrClosed].
-func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
+func (r *Runtime) Close(ctx context.Context) (left Leftover, err error) {
 	if r == nil {
 		return Leftover{}, missingRuntime("Close")
 	}
@@ -39,10 +40,20 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 	r.BeginClose()
 	r.awaitReturns(ctx)
 	r.closed.Store(true)
-	var err error
+	defer func() { // also where the program's code panics in a layer
+		left = r.leftover()
+		if err != nil && r.lost.Load() == nil {
+			err = errors.Join(errors.New("Close: not everything was given back by the device"), err)
+		}
+	}()
 	if r.lost.Load() == nil {
 		err = deadline.AtLeastAMoment(r.settle)(ctx) // the wait may have taken all the time there was
 	}
+	return left, err
+}
+
+// leftover is what was never given back, and tells of it.
+func (r *Runtime) leftover() Leftover {
 	stats := r.resource.Stats()
 	left := Leftover{OpenIntents: stats.OpenIntents, LeakedBytes: stats.Live.Requested, closed: time.Now()}
 	if stats.Underflows > 0 {
@@ -50,7 +61,7 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 			Text: fmt.Sprintf("%d attempts to take a byte counter of %v below zero: its books are wrong, which is a bug of that resource", stats.Underflows, r.resource)})
 	}
 	if r.lost.Load() != nil {
-		return left, err // nothing could be given back: those are no leaks
+		return left // nothing could be given back: those are no leaks
 	}
 	var listed uint64
 	r.resource.Inspect().Blocks(func(info BlockInfo) bool {
@@ -63,13 +74,8 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 	if len(left.Leaks) > 0 { // or the stack lists no blocks
 		left.LeakedBytes = listed
 	}
-	for _, leak := range left.Leaks {
-		r.reportLeak(leak)
-	}
-	if err != nil {
-		err = errors.Join(errors.New("Close: not everything was given back by the device"), err)
-	}
-	return left, err
+	usercode.All(left.Leaks, r.reportLeak)
+	return left
 }
 
 // awaitReturns waits for what is out to be given back.

@@ -1,0 +1,99 @@
+// Package usercode calls what the program brought, which may panic, call runtime.Goexit, block or call back at any point.
+//
+// Two kinds of code are told apart.
+//
+//   - Code that watches hears what has happened, and changes nothing: log sinks, tracer providers with their samplers and span
+//     processors, loggers, listeners, functions of a Config. [Call] is the one place that calls it. A panic ends there: it is told
+//     with its stack, and the operation goes on.
+//   - Code that takes part does a share of the work: layers, a driver, the functions of jobs and launches. Its panic goes on to the
+//     caller, because without its share there is no result.
+//
+// Goexit cannot be stopped, and a layer may panic. So steps that must all be done are run by [All] and [Surely], which
+// go on in deferred functions. No lock of this module may be held while any of them is called.
+package usercode
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
+)
+
+// panics is how many calls have panicked in this process.
+var panics atomic.Uint64
+
+// Panics is how many calls of [Call] have panicked in this process. It does not block.
+func Panics() uint64 { return panics.Load() }
+
+// Call calls code that watches, and returns when that has returned, or panicked. what names the code in the record of a panic.
+func Call(what string, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			panicked(what, p)
+		}
+	}()
+	f()
+}
+
+// told is when the newest panic of each kind of code was told.
+var told sync.Map
+
+// tellAgain is how long a panic of the same code is only counted.
+const tellAgain = time.Minute
+
+// panicked tells of a panic. The program's logger may have panicked, and may panic again: then standard error is told.
+func panicked(what string, p any) {
+	n := panics.Add(1)
+	now := time.Now()
+	if last, before := told.Swap(what, now); before && now.Sub(last.(time.Time)) < tellAgain {
+		told.Store(what, last)
+		return
+	}
+	stack, logged := string(debug.Stack()), false
+	defer func() {
+		if again := recover(); again != nil || !logged {
+			terminal.Fprintf(os.Stderr, "fencepost: %s panicked, and its call was left out: %v\n%s\n", what, p, terminal.Lines(stack))
+		}
+	}()
+	slog.Default().LogAttrs(context.Background(), slog.LevelError, "fencepost: the program's code panicked, and its call was left out",
+		slog.String("code", what), slog.String("panic", fmt.Sprint(p)), slog.Uint64("panics", n), slog.String("stack", stack))
+	logged = true
+}
+
+// All calls f with each element in turn, also with those behind one whose call panics or ends the goroutine: what has begun to
+// unwind goes on when f was called with the last.
+func All[T any](list []T, f func(T)) {
+	done := 0
+	defer func() {
+		if done < len(list) {
+			All(list[done:], f)
+		}
+	}()
+	for done < len(list) {
+		done++
+		f(list[done-1])
+	}
+}
+
+// Surely calls giveBack once more if that fails, panics or ends the goroutine: a refusal has changed nothing, and no other
+// caller is going to ask again. The error is that of the last call.
+func Surely(giveBack func() error) (err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			_ = giveBack()
+		}
+	}()
+	err = giveBack()
+	returned = true
+	if err != nil {
+		err = giveBack()
+	}
+	return err
+}
