@@ -83,11 +83,6 @@ func TestAGPUThatCannotBeUsedIsAnError(t *testing.T) {
 			t.Errorf("%s with %v: %v, want an error that says %q", c.device, c.settings, err, c.says)
 		}
 	}
-	fakeGPU(t, map[string]int{"vmm": 0})
-	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.CUDA, Resource: fencepost.Pool})
-	if rt != nil || errors.Is(err, libcuda.ErrNoDriver) || !strings.Contains(err.Error(), "FENCEPOST_RESOURCE=async") {
-		t.Errorf("the pool on a device that maps no memory: %v", err)
-	}
 	if !errors.Is(&libcuda.LoadError{}, libcuda.ErrNoDriver) {
 		t.Error("a LoadError does not match ErrNoDriver")
 	}
@@ -143,6 +138,33 @@ func TestTheDeviceAndTheConfigDecideOnTheBackend(t *testing.T) {
 	on(map[string]int{"vmm": 0}, "async(cuda:0)", fencepost.Config{})
 	t.Setenv("FENCEPOST_RESOURCE", "async")
 	on(nil, "async(sim:0)", fencepost.Config{})
+}
+
+// The error for a device that lacks what a backend needs names a backend that opens there.
+func TestTheAdviceOnABackendOpens(t *testing.T) {
+	for _, device := range []map[string]int{{"pools": 0, "vmm": 0}, {"pools": 0}, {"vmm": 0}} {
+		fakeGPU(t, device)
+		refused := 0
+		for _, backend := range []fencepost.Backend{"", fencepost.Pool, fencepost.Async, fencepost.Direct} {
+			cfg := fencepost.Config{Device: fencepost.CUDA, Resource: backend}
+			rt, err := fencepost.Open(t.Context(), cfg)
+			if err == nil {
+				must.Get(rt.Close(t.Context()))(t)
+				continue
+			}
+			refused++
+			_, advice, _ := strings.Cut(err.Error(), "FENCEPOST_RESOURCE=")
+			advice, _, _ = strings.Cut(advice, ")")
+			cfg.Resource = fencepost.Backend(advice)
+			if errors.Is(err, libcuda.ErrNoDriver) || !errors.Is(err, errors.ErrUnsupported) || cfg.Resource == fencepost.Direct && len(device) < 2 {
+				t.Errorf("%q on a device with %v: %v", backend, device, err)
+			}
+			must.Get(must.Get(fencepost.Open(t.Context(), cfg))(t).Close(t.Context()))(t)
+		}
+		if refused == 0 {
+			t.Errorf("no backend was refused on a device with %v", device)
+		}
+	}
 }
 
 func TestAutoSimulatesWhereTheBackendHasNoGPU(t *testing.T) {

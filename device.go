@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/backends"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
@@ -187,8 +188,8 @@ func countOf(n int) string {
 	return fmt.Sprintf("%d devices, 0 to %d", n, n-1)
 }
 
-// serves refuses a device without what the backend needs, before a context is
-// made there: some vGPU profiles and embedded boards.
+// serves refuses a device that lacks what the backend needs, such as some vGPU profiles and embedded
+// boards. It runs before a context is made there.
 func serves(lib *libcuda.Library, cfg Config) error {
 	if cfg.Resource == Direct {
 		return nil
@@ -197,22 +198,17 @@ func serves(lib *libcuda.Library, cfg Config) error {
 	if err != nil {
 		return broken(err)
 	}
-	var lacks string
-	var instead Backend
-	switch {
-	case cfg.Resource == "" && !d.MemoryPools && !d.VirtualMemory:
-		lacks, instead = "maps no memory and has no stream-ordered memory pools", Direct
-	case cfg.Resource == "" && !d.VirtualMemory && !d.MemoryPools:
-		lacks, instead = "maps no memory and has no stream-ordered memory pools", Direct
-	case cfg.Resource == Async && !d.MemoryPools:
-		lacks, instead = "has no stream-ordered memory pools", Direct
-	case cfg.Resource == Pool && !d.VirtualMemory:
-		lacks, instead = "maps no memory", Async
-	default:
+	served := backends.Of(d.MemoryPools, d.VirtualMemory)
+	if slices.Contains(served, string(cfg.Resource)) || cfg.Resource == "" && len(served) > 1 {
 		return nil
 	}
+	lacks := map[Backend]string{
+		"":    "maps no memory and has no stream-ordered memory pools",
+		Async: "has no stream-ordered memory pools",
+		Pool:  "maps no memory",
+	}[cfg.Resource]
 	reason := fmt.Sprintf("device %d (%s) %s", cfg.Ordinal, d.Name, lacks)
-	return &absentError{fmt.Errorf("%s: set Resource to %q (FENCEPOST_RESOURCE=%s): %w", reason, instead, instead, errors.ErrUnsupported), reason}
+	return &absentError{fmt.Errorf("%s: set Resource to %q (FENCEPOST_RESOURCE=%[2]s): %w", reason, served[0], errors.ErrUnsupported), reason}
 }
 
 // loadError tells a machine without a driver or without a GPU from one whose

@@ -29,8 +29,8 @@ import (
 // final point, and its blocks are freed on the backstop, behind that point: the first such
 // free changes the marks to places there; the arena still belongs to its stream.
 //
-// The lock is innermost, and the stream's is not needed for it: other streams cut pages out of
-// an arena that is not theirs.
+// The lock of an arena is its home's lane, whose place among the locks dev/proof.md has. Its holder need
+// not hold the stream's lock: other streams cut pages out of an arena that is not theirs.
 type arena struct {
 	_ [64]byte // arenas share no cache line
 	// mu is the lock of home's lane on the host, which guards its books, too.

@@ -9,7 +9,9 @@
 //
 // # What is where
 //
-//   - [AsyncResource]: the stream-ordered backend; [DirectResource]: the synchronous one
+//   - [PoolResource]: the default backend: stream-ordered, with a pool of its own over mapped pages
+//   - [AsyncResource]: stream-ordered over the driver's pool, where the device maps no memory;
+//     [DirectResource]: synchronous, without use tracking
 //   - [StreamPool], [Lease]: streams, and the right to enqueue on one; [readings.StreamInfo], [readings.StreamStats],
 //     [readings.LeaseInfo]: their state, for display
 //   - [MemoryManager], [Slice], [Column]: typed memory of the device; [HostBuffer]: page-locked memory of

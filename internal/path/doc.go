@@ -54,8 +54,10 @@
 // once. Where a layer would have to look up what the lane's lock does not guard, it has the backend not serve at once
 // ([Op.NotAtOnce]), and hears by notice.
 //
-// The lock of a lane comes before every lock of a layer: who holds one of those does not ask
-// for a lane. No goroutine holds two lanes, or a lane and waits for a stream.
+// dev/proof.md has the place of a lane among the locks. Three rules follow from it:
+//   - A goroutine that holds a lane only tries the lock of a stream or of a block. It waits for neither.
+//   - Few locks come below a lane. A goroutine that holds one of those takes no lane.
+//   - An operation holds one lane. A holder of recalling takes the lanes of its group in their order.
 //
 // # Who takes part
 //

@@ -207,11 +207,29 @@ func TestWhatABackendDoesNotNeedIsNoProblem(t *testing.T) {
 	if r := Collect(t.Context(), limited, fencepost.Config{}); len(r.Problems) > 0 {
 		t.Errorf("the pool's settings, over the pool: %+v", r.Problems)
 	}
-	mapless := machine().withDevice(func(d *libcuda.Description) { d.VirtualMemory = false })
-	for backend, want := range map[fencepost.Backend]int{"": 0, fencepost.Async: 0, fencepost.Direct: 0, fencepost.Pool: 1} {
-		r := Collect(t.Context(), mapless, fencepost.Config{Resource: backend})
-		if len(r.Problems) != want || want > 0 && (!strings.Contains(r.Problems[0].Text, "maps no memory") || !strings.Contains(r.Problems[0].Fix, "FENCEPOST_RESOURCE=async")) {
-			t.Errorf("%s on a device that maps no memory: %+v", backend, r.Problems)
+}
+
+// The advice for a device that lacks what a backend needs is a backend that the device serves.
+func TestTheAdviceOnABackendIsNoProblemAgain(t *testing.T) {
+	for _, device := range []struct{ pools, maps bool }{{}, {pools: true}, {maps: true}, {true, true}} {
+		lacking := machine().withDevice(func(d *libcuda.Description) { d.MemoryPools, d.VirtualMemory = device.pools, device.maps })
+		serves := map[fencepost.Backend]bool{"": device.pools || device.maps, fencepost.Async: device.pools, fencepost.Pool: device.maps, fencepost.Direct: true}
+		for backend, right := range serves {
+			problems := Collect(t.Context(), lacking, fencepost.Config{Resource: backend}).Problems
+			if right {
+				if len(problems) > 0 {
+					t.Errorf("%q on a device with %+v: %+v", backend, device, problems)
+				}
+				continue
+			}
+			if len(problems) != 1 {
+				t.Fatalf("%q on a device with %+v: %+v", backend, device, problems)
+			}
+			_, advice, _ := strings.Cut(problems[0].Fix, "FENCEPOST_RESOURCE=")
+			advice, _, _ = strings.Cut(advice, ";")
+			if !serves[fencepost.Backend(advice)] || advice == "direct" && serves[""] {
+				t.Errorf("%q on a device with %+v: the advice is %q", backend, device, advice)
+			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/backends"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -155,14 +156,15 @@ func (r *Report) judgeDevice(d Device) {
 		r.say(Warning, fmt.Sprintf("%s has compute capability %s; the built-in kernels need %s", name, d.Capability, capability(leastCapability/10, leastCapability%10)),
 			"use a GPU of the Turing generation or later")
 	}
-	if !d.MemoryPools && !d.VirtualMemory && r.Resource == "" {
-		r.say(Warning, name+" maps no memory and has no memory pools: the default backend needs one of them", "set FENCEPOST_RESOURCE=direct; auto takes the simulated device otherwise")
-	}
-	if !d.MemoryPools && r.Resource == fencepost.Async {
-		r.say(Warning, name+" has no memory pools, which the backend async needs", "set FENCEPOST_RESOURCE=direct; auto takes the simulated device otherwise")
-	}
-	if !d.VirtualMemory && r.Resource == fencepost.Pool {
-		r.say(Warning, name+" maps no memory, which the pool backend needs", "set FENCEPOST_RESOURCE=async; auto takes the simulated device otherwise")
+	served := backends.Of(d.MemoryPools, d.VirtualMemory)
+	instead := fmt.Sprintf("set FENCEPOST_RESOURCE=%s; auto takes the simulated device otherwise", served[0])
+	switch {
+	case !d.MemoryPools && !d.VirtualMemory && r.Resource == "":
+		r.say(Warning, name+" maps no memory and has no memory pools: the default backend needs one of them", instead)
+	case !d.MemoryPools && r.Resource == fencepost.Async:
+		r.say(Warning, name+" has no memory pools, which the backend async needs", instead)
+	case !d.VirtualMemory && r.Resource == fencepost.Pool:
+		r.say(Warning, name+" maps no memory, which the pool backend needs", instead)
 	}
 	if d.ComputeMode == "prohibited" {
 		r.say(Warning, name+" is in compute mode \"prohibited\"", "nvidia-smi -c DEFAULT")
