@@ -1,6 +1,7 @@
 package boards_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -379,21 +380,46 @@ func TestWhatIsNotThereIsNeitherGoodNorBad(t *testing.T) {
 	}
 }
 
-// The page for operators names panels as they are on the boards.
+// The page for operators names panels as they are, and says for each board which panel it means.
 func TestThePageForOperatorsNamesPanelsThatExist(t *testing.T) {
-	page, titles := read(t, boards.OperatePage), map[string]bool{}
+	named, wrong := namedPanels(read(t, boards.OperatePage))
+	for _, w := range wrong {
+		t.Error(w)
+	}
+	if named < 10 {
+		t.Errorf("%d panels are named", named)
+	}
+	for _, planted := range []string{
+		"See the driver's failures on the overview.", `"Spans" on the overview.`, `See "No such panel".`,
+		`"Spans" on the board of nothing.`, `"Holders" is full. Look on the overview.`,
+	} {
+		if _, wrong := namedPanels(planted); len(wrong) == 0 {
+			t.Errorf("nothing is wrong with %s", planted)
+		}
+	}
+}
+
+// namedPanels counts the panels that a text quotes, and says what is wrong with them.
+func namedPanels(text string) (named int, wrong []string) {
+	text = strings.Join(strings.Fields(text), " ")
+	titles := map[string][]string{} // the titles of a board; of all by ""
 	for _, b := range boards.Boards() {
 		for _, p := range b.Panels {
-			titles[p.Row], titles[p.Title] = true, true
+			titles[b.File], titles[""] = append(titles[b.File], p.Title), append(titles[""], p.Row, p.Title)
 		}
 	}
-	named := regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(strings.Join(strings.Fields(page), " "), -1)
-	for _, m := range named {
-		if !titles[m[1]] {
-			t.Errorf("no board has a panel %q", m[1])
+	quoted := regexp.MustCompile(`"([^"]+)"`)
+	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+		named++
+		if !slices.Contains(titles[""], m[1]) {
+			wrong = append(wrong, fmt.Sprintf("no board has a panel %q", m[1]))
 		}
 	}
-	if len(named) < 10 {
-		t.Errorf("%d panels are named", len(named))
+	for _, m := range regexp.MustCompile(`([^.;?!]*) on the (?:overview|board of (?:the )?(\w+))`).FindAllStringSubmatch(text, -1) {
+		board := cmp.Or(m[2], "overview")
+		if !slices.ContainsFunc(quoted.FindAllStringSubmatch(m[1], -1), func(q []string) bool { return slices.Contains(titles[board], q[1]) }) {
+			wrong = append(wrong, fmt.Sprintf("%q names no panel of the board", m[0]))
+		}
 	}
+	return named, wrong
 }

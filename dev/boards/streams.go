@@ -49,7 +49,7 @@ var streams = Board{
 		{Title: "Blocks by state", Kind: TimeSeries, Unit: units.Short, Width: 12,
 			Shows:   "Blocks that are live, pending and quarantined.",
 			Bad:     "Pending climbs: frees are queued behind work that does not end.",
-			Do:      "See the time from free to reusable on the board of operations.",
+			Do:      "See \"Time from free to reusable\" on the board of operations.",
 			Queries: []Query{{Expr: `sum by (state) (gpumem_blocks{@})`, Legend: "{{state}}", Proof: moves("heldback", 1, "state", "pending")}}},
 	},
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -209,6 +210,46 @@ func TestDocumentsNameEveryVariableAndFinding(t *testing.T) {
 		row := func(m []string) bool { return !strings.Contains(docs.String(), "| `"+m[1]+"`") }
 		for _, missing := range slices.DeleteFunc(names, func(m []string) bool { return !row(m) }) {
 			t.Errorf("no table of the documents has a row for %s", missing[1])
+		}
+	}
+}
+
+// The page for deciders has the range of what the guard's page measured.
+func TestTheCostsOfTheGuardAreThoseMeasured(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "docs/guard.md"), "## What it costs")
+	columns, least, most := []string(nil), map[string]string{}, map[string]string{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 {
+			if columns != nil && len(least) > 0 {
+				break
+			}
+			continue
+		}
+		if columns == nil {
+			columns = cells
+			continue
+		}
+		for i, cell := range cells {
+			cell = strings.TrimSpace(cell)
+			figure, err := strconv.ParseFloat(cell, 64)
+			if err != nil {
+				continue
+			}
+			mode := strings.Trim(columns[i], " `")
+			if low, err := strconv.ParseFloat(least[mode], 64); err != nil || figure < low {
+				least[mode] = cell
+			}
+			if high, err := strconv.ParseFloat(most[mode], 64); err != nil || figure > high {
+				most[mode] = cell
+			}
+		}
+	}
+	for mode, row := range map[string]string{"sample": "| the default guard |", "hunt": "| a hunt ", "hunt:bisect": "| `hunt:bisect` "} {
+		_, cost, _ := strings.Cut(read(t, "docs/is-this-for-me.md"), row)
+		cost, _, _ = strings.Cut(cost, "\n")
+		if want := least[mode] + " to " + most[mode]; least[mode] == "" || !strings.Contains(cost, want) {
+			t.Errorf("%s costs %s times the time by docs/guard.md, and by docs/is-this-for-me.md:%s", mode, want, cost)
 		}
 	}
 }
