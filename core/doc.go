@@ -25,6 +25,7 @@
 //   - [Use], [Access], [UseRequest], [Ticket]: what a launch declares, and the proof that it did;
 //     [LaunchRecorder], [Tracked]: the two-phase form
 //   - [Claim]: bytes that a budget sets aside
+//   - [Account], [Peak], [JobAccount]: the memory that a job or a stretch of time needs at most
 //   - [Finding], [UseRecord], [Stack]: a memory bug, with who is suspected
 //   - [Health], [Stats], [Leftover]: how the runtime is, what it counted, what it had left at its end
 //   - [OutOfBudgetError], [UseAfterFreeError], [StreamMisuseError], [OutOfBoundsError],

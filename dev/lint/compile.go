@@ -24,13 +24,10 @@ func Compile(ctx context.Context, root, scratch string, programs ...Block) error
 // Run builds the program, runs it on the simulated device and returns what it
 // prints.
 func (b Block) Run(ctx context.Context, root, scratch string) (string, error) {
-	binary := filepath.Join(scratch, "program")
-	if err := onOverlay(ctx, root, scratch, []Block{b}, "build", "-o", binary); err != nil {
+	program, err := b.Program(ctx, root, scratch)
+	if err != nil {
 		return "", err
 	}
-	program := exec.CommandContext(ctx, binary) //nolint:gosec // built from a document of ours
-	program.Dir = scratch
-	program.Env = append(os.Environ(), "FENCEPOST_DEVICE=sim")
 	var errs strings.Builder
 	program.Stderr = &errs
 	out, err := program.Output()
@@ -38,6 +35,18 @@ func (b Block) Run(ctx context.Context, root, scratch string) (string, error) {
 		return "", fmt.Errorf("the program at %s:%d: %w\n%s", b.File, b.Line, err, errs.String())
 	}
 	return string(out), nil
+}
+
+// Program builds the program and returns the command that runs it on the simulated device, in scratch.
+func (b Block) Program(ctx context.Context, root, scratch string) (*exec.Cmd, error) {
+	binary := filepath.Join(scratch, "program")
+	if err := onOverlay(ctx, root, scratch, []Block{b}, "build", "-o", binary); err != nil {
+		return nil, err
+	}
+	program := exec.CommandContext(ctx, binary) //nolint:gosec // built from a document of ours
+	program.Dir = scratch
+	program.Env = append(os.Environ(), "FENCEPOST_DEVICE=sim")
+	return program, nil
 }
 
 // onOverlay runs a command of go over the programs.

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -263,7 +264,7 @@ func read(t *testing.T, name string) string {
 // A reader looks up the names of Go that a document quotes.
 func TestNamesInDocumentsExist(t *testing.T) {
 	names := must.Get(LoadNames(t.Context(), root(t), filepath.Join(root(t), "dev")))(t)
-	for _, w := range slices.Concat(names.Wrong(documents(t)...), names.WrongLinks()) {
+	for _, w := range slices.Concat(names.Wrong(documents(t)...), names.WrongLinks(), names.Unlisted()) {
 		t.Error(w)
 	}
 	for _, m := range regexp.MustCompile(`case "([^"]+)"`).FindAllStringSubmatch(read(t, "dev/seeds.md"), -1) {
@@ -292,8 +293,13 @@ func TestNamesInDocumentsExist(t *testing.T) {
 	if found := names.Wrong(Document{"docs/wrong.md", block}); len(found) != 2 || !strings.HasPrefix(found[0], "docs/wrong.md:2: ") {
 		t.Errorf("in a block: %q", found)
 	}
+	lint := names.packages["lint"][0]
+	names.comments = map[*types.Package]string{lint: "# What is where\n[LoadNames]", names.packages["cuda"][0]: "# What is where\n[PoolResource]"}
+	if found := names.Unlisted(); len(found) < 3 || !slices.ContainsFunc(found, func(s string) bool { return strings.Contains(s, "AsyncResource") }) {
+		t.Errorf("of what a comment leaves out: %q", found)
+	}
 	for _, link := range []string{"NoSuch", "Names.NoSuch", "core.NoSuch", "core.Runtime.NoSuch"} {
-		names.links = []docLink{{name: link, in: names.packages["lint"][0].Scope()}}
+		names.links = []docLink{{name: link, in: lint.Scope()}}
 		if found := names.WrongLinks(); len(found) != 1 {
 			t.Errorf("of the link [%s]: %q", link, found)
 		}

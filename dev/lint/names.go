@@ -34,6 +34,8 @@ type Names struct {
 	seen map[*types.Package]bool
 	// links are the names in brackets that comments of the modules have.
 	links []docLink
+	// comments has the package comments of the modules' packages.
+	comments map[*types.Package]string
 }
 
 type docLink struct {
@@ -47,7 +49,7 @@ type docLink struct {
 func LoadNames(ctx context.Context, folders ...string) (*Names, error) {
 	n := &Names{
 		packages: map[string][]*types.Package{}, things: map[string][]types.Type{}, members: map[string]bool{},
-		texts: map[string]bool{}, own: map[string]bool{}, seen: map[*types.Package]bool{},
+		texts: map[string]bool{}, own: map[string]bool{}, seen: map[*types.Package]bool{}, comments: map[*types.Package]string{},
 	}
 	for _, folder := range folders {
 		found, err := packages.Load(&packages.Config{
@@ -76,6 +78,7 @@ func LoadNames(ctx context.Context, folders ...string) (*Names, error) {
 				n.add(imported)
 			}
 			for _, file := range p.Syntax {
+				n.comments[p.Types] += file.Doc.Text()
 				for _, i := range file.Imports {
 					if at, err := strconv.Unquote(i.Path.Value); err == nil && i.Name != nil && of[at] != nil {
 						n.name(i.Name.Name, of[at])
@@ -195,6 +198,26 @@ func (n *Names) WrongLinks() (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// Unlisted lists what packages make with an exported New function and leave out in the table of
+// contents of their comment, if they have one: a reader of go doc would not find it.
+func (n *Names) Unlisted() (missing []string) {
+	for p, comment := range n.comments {
+		_, contents, ok := strings.Cut(comment, "# What is where")
+		for _, name := range p.Scope().Names() {
+			f, isFunc := p.Scope().Lookup(name).(*types.Func)
+			if !ok || !isFunc || !strings.HasPrefix(name, "New") || f.Signature().Results().Len() == 0 {
+				continue
+			}
+			made := types.TypeString(f.Signature().Results().At(0).Type(), func(*types.Package) string { return "" })
+			made = strings.TrimPrefix(made, "*")
+			if !strings.Contains(contents, "["+made+"]") && !strings.Contains(contents, "["+name+"]") {
+				missing = append(missing, fmt.Sprintf("the comment of %s does not name %s, which %s makes", p.Path(), made, name))
+			}
+		}
+	}
+	return missing
 }
 
 // selectors calls f with each x.Name of the block, with its line in the document, and with whether
