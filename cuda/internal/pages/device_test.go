@@ -2,6 +2,7 @@ package pages
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -29,7 +30,8 @@ type device struct {
 	places   map[driver.MemHandle]uint64 // of what is mapped
 	last     driver.MemHandle
 	peak     int // pages
-	// overlapping: several goroutines call the store at a time.
+	// overlapping: several goroutines call the store at a time. Each of them lets the others run in its
+	// calls, or a busy machine runs one after the other.
 	overlapping bool
 	// torn is how many pages the next unmap takes down before it fails; lenient says that one of
 	// pages that are not mapped does not fail. CUDA promises neither.
@@ -116,7 +118,15 @@ func (d *device) MemUnreserve(ptr, bytes uint64) error {
 	return nil
 }
 
+// pause lets other goroutines run in the middle of a call.
+func (d *device) pause() {
+	if d.overlapping {
+		runtime.Gosched()
+	}
+}
+
 func (d *device) MemCreate(bytes uint64) (driver.MemHandle, error) {
+	d.pause()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.pages()+int(bytes/granule) > d.capacity {
@@ -129,6 +139,7 @@ func (d *device) MemCreate(bytes uint64) (driver.MemHandle, error) {
 }
 
 func (d *device) MemRelease(h driver.MemHandle) error {
+	d.pause()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, mapped := d.places[h]; mapped || d.sizes[h] == 0 {
@@ -139,6 +150,7 @@ func (d *device) MemRelease(h driver.MemHandle) error {
 }
 
 func (d *device) MemMap(ptr, bytes uint64, h driver.MemHandle) error {
+	d.pause()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, mapped := d.places[h]
@@ -167,6 +179,7 @@ func (d *device) slab(ptr uint64) driver.MemHandle {
 
 // onMapped calls f with each address of a range of whole mappings.
 func (d *device) onMapped(op string, ptr, bytes uint64, f func(at uint64)) error {
+	d.pause()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for at := ptr; at < ptr+bytes; at += granule {
