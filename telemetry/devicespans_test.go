@@ -36,7 +36,8 @@ func showsTheDevice(t *testing.T, blamed bool) {
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder), sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
 	unsampled := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
-	rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{Driver: device, TracerProvider: provider, Budget: 32 << 20}))(t)
+	rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{Driver: device, TracerProvider: provider, Budget: 32 << 20,
+		Pool: cuda.PoolConfig{ReapInterval: -1}}))(t)
 	streams := [2]*cuda.Lease{must.Get(rt.Streams().Acquire(t.Context(), "writer"))(t), must.Get(rt.Streams().Acquire(t.Context(), "reader"))(t)}
 	block := must.Get(rt.Allocate(t.Context(), core.Request{Bytes: 256, Stream: streams[0].ID(), Tag: "index.postings"}))(t)
 	launch := func(from *sdktrace.TracerProvider, name string, on *cuda.Lease, access core.Access, us uint64) {

@@ -33,6 +33,10 @@ func FreeRunning() Schedule { return Schedule{} }
 // starts no goroutine; see the package comment. Time is virtual there: an operation begins
 // when the host has made the call and what it is ordered after has ended, whatever the order
 // drawn, and a call takes the host 1 µs.
+//
+// The schedule and the times repeat only if one goroutine makes all calls. A runtime looks at the
+// device in the background, at intervals of the real clock, unless ReapInterval is negative
+// (cuda.PoolConfig, cuda.AsyncConfig).
 func Seeded(seed uint64) Schedule { return Schedule{seeded: true, seed: seed} }
 
 // String names the schedule, with its seed.
