@@ -139,7 +139,8 @@ type Config struct {
 	// and of a GPU what is free when Open has made its context, less 256 MiB
 	// (or a 32nd of it, if that is less) for what the driver takes later. On a GPU
 	// it is never above what others allow: see [Runtime.MemoryLimits]. A
-	// process that shares the GPU with others should say its share.
+	// process that shares the GPU with others should say its share: where a budget is set, pool and isolated blocks
+	// hold no more of the device than that, see [cuda.PoolResource.SetShare].
 	// FENCEPOST_BUDGET, with an optional suffix KiB, MiB or GiB.
 	Budget uint64
 	// Patience is how long a request for memory waits, instead of being refused, for the device

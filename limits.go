@@ -128,6 +128,13 @@ func (r *Runtime) budgetLimit(cfg Config) (own uint64, b bounds, err error) {
 	if cfg.Budget > 0 {
 		return cfg.Budget, b, nil
 	}
-	_, total, err := r.driver.MemInfo()
-	return total, b, err
+	_, b.available, err = r.driver.MemInfo()
+	return 0, b, err
+}
+
+// setShare has the backend hold no more of the device than the budget's limit, where one is set.
+func (r *Runtime) setShare(bytes uint64) {
+	if r.pool != nil {
+		r.pool.SetShare(bytes)
+	}
 }

@@ -230,7 +230,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 		},
 		probe(cfg, telemetry.LayerLog),
 		func(up core.Resource) (core.Resource, error) {
-			if r.budget, err = budget.New(up, budget.Config{Limit: own, OnTag: r.tags.Used}); err != nil { // the guard reports refusals: it may cure them
+			if r.budget, err = budget.New(up, budget.Config{Limit: own, OnTag: r.tags.Used, OnShare: r.setShare}); err != nil { // the guard reports refusals: it may cure them
 				return nil, err
 			}
 			r.budget.SetBounds(bounds.available, bounds.others, bounds.by)

@@ -46,6 +46,7 @@ type pooled interface {
 	backend
 	PoolStats() (driver.PoolStats, error)
 	TrimPool(keep uint64) error
+	SetShare(bytes uint64)
 	Close(ctx context.Context) error
 }
 

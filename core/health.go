@@ -121,7 +121,7 @@ type HealthSign struct {
 	//	findings           a memory bug was found
 	//	ledger_drift       the books and the pool do not agree, or a counter went below zero
 	//	refusal_storm      many requests are refused that the budget could grant if others held less
-	//	memory_limit       nothing is left of a limit that others set, such as a control group
+	//	memory_limit       nothing is left of a limit that others set, such as a control group, or more is held than the budget
 	//	streams_exhausted  every stream is leased and callers wait
 	//	guard_gaps         the guard left out checks that it should have made
 	//	telemetry_loss     log records, incidents or spans were lost

@@ -46,6 +46,9 @@ type Stats struct {
 	// that were asked for, and PoolUsedHigh is sampled: the highest that was read.
 	Reserved, PoolUsed, Cached uint64
 	ReservedHigh, PoolUsedHigh uint64
+	// HeldLimit is what pool and isolated blocks may hold of the device together, zero if nothing bounds it: see
+	// cuda.PoolResource.SetShare. Above it is what was held when it was lowered, and did not become free since.
+	HeldLimit uint64
 	// OwnPool is what a pool of the runtime's own says of itself, zero with every other
 	// backend.
 	OwnPool OwnPoolStats

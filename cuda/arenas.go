@@ -44,6 +44,9 @@ type arenas struct {
 	// owners is whose each page is. It changes while the page is on its way, and so free.
 	owners []atomic.Pointer[arena]
 
+	// share bounds what is held.
+	share *share
+
 	// oracle is told of the blocks, if the device has one: under the stream's lock and no
 	// arena's, since a finding may be told at once and look into the books. What is given is
 	// told before others can take it.
@@ -85,7 +88,12 @@ type idleTrim struct {
 	// and seen what was spare at the last look.
 	under       bool
 	spare, seen uint64
+	// shrunk is when more was held than the share, and what was free was given back.
+	shrunk time.Time
 }
+
+// shrinkInterval is how often a pool that holds more than its share looks what of it became free.
+const shrinkInterval = 100 * time.Millisecond
 
 // trimPages is how many pages a step of trimIdle gives back at most, and trimArenas of how many
 // arenas it asks the device: on an H200 that is under half a millisecond.
@@ -113,6 +121,16 @@ func newArenas(drv driver.Driver, page, addresses, limit uint64) (*arenas, error
 	m.all.Store(&[]*arena{})
 	return m, nil
 }
+
+func (m *arenas) bindShare(h *share) {
+	h.page, h.streams = m.page, func() int { return len(*m.all.Load()) }
+	m.share, m.store.Share = h, h.forPool
+}
+
+func (m *arenas) held() uint64 { return m.store.HeldAndComing() }
+
+// shareSet has nothing to do: each tick looks whether more is held.
+func (m *arenas) shareSet() {}
 
 func (m *arenas) take(s *stream, bytes uint64) (uint64, error) {
 	if s.arena == nil {
@@ -290,6 +308,11 @@ func (m *arenas) noteHigh(used uint64) {
 func (m *arenas) trim(keep uint64) error {
 	m.growing.Lock()
 	defer m.unlockGrowing()
+	return m.trimTo(keep)
+}
+
+// trimTo is trim with growing held.
+func (m *arenas) trimTo(keep uint64) error {
 	m.ahead.left = 0
 	return m.giveBack(func() error {
 		_ = m.look() // a reap tells
@@ -320,7 +343,18 @@ func (m *arenas) tick(now time.Time) error {
 		return nil
 	}
 	m.keepReady(now)
-	return m.trimIdle(now)
+	err := m.shrink(now)
+	return cmp.Or(err, m.trimIdle(now))
+}
+
+// shrink gives back what is free while more than the share is held, which was lowered then. growing is held.
+func (m *arenas) shrink(now time.Time) error {
+	share := m.share.forPool()
+	if m.store.Held() <= share || now.Sub(m.idle.shrunk) < shrinkInterval {
+		return nil
+	}
+	m.idle.shrunk = now
+	return m.trimTo(share)
 }
 
 // trimIdle is a step of giving back what is not needed. From time to time it looks what of each

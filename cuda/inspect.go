@@ -26,6 +26,9 @@ func (r *tracker) Stats() core.Stats {
 	r.memory.addTo(&st)
 	r.streams.table.group.AddPeaksTo(&st)
 	r.mapper.AddTo(&st)
+	if bound := r.share.bound(); bound != noBound {
+		st.HeldLimit = bound
+	}
 	for _, s := range r.streams.table.streams() {
 		if !s.adopted {
 			s.books.addTo(&st)

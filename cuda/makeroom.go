@@ -27,6 +27,7 @@ func (m *arenas) makeRoom(s *stream, req *core.Request, err error) error {
 	if bytes > m.page*uint64(len(m.owners)) {
 		return m.explain(bytes, driver.NewError("MemCreate", driver.OutOfMemory))
 	}
+	m.share.needs(m.wholePages(bytes))
 	if m.growing.TryLock() { // memory of the device comes before that of other streams, if it is to be had anyway
 		_ = m.fillAhead()
 		m.unlockGrowing()

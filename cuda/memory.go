@@ -3,8 +3,6 @@ package cuda
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -64,6 +62,12 @@ type memory interface {
 	// tick is a step, on each tick of the reaper, of taking what will be needed soon, and of giving back what
 	// was not needed for some time: it takes little time, and calls no driver where neither is to be done.
 	tick(now time.Time) error
+	// bindShare gives the memory the share that bounds it, before anything else is called. held is what it holds of the
+	// device at most, calls under way included.
+	bindShare(h *share)
+	held() uint64
+	// shareSet tells that the share was changed. It does not block.
+	shareSet()
 	// addTo adds what the memory has of the device (Reserved, ReservedHigh), what of
 	// that is taken (PoolUsed, PoolUsedHigh) and what is not (Cached): the drift is measured
 	// against PoolUsed. It makes no call of the driver.
@@ -164,95 +168,4 @@ func (r *tracker) TrimPool(keep uint64) error {
 		return err
 	}
 	return r.withMemory("TrimPool", func() error { return r.memory.trim(keep) })
-}
-
-// driverPool is memory of a pool of the driver's, which allocates and frees in the order
-// of streams itself, and itself notices what the device has completed.
-type driverPool struct {
-	drv      driver.Driver
-	pool     driver.Pool
-	oracle   driver.Oracle
-	readings atomic.Uint64
-	last     atomic.Pointer[poolReading]
-	// destroyed: the driver frees what is given from now on. closing guards it.
-	closing   sync.Mutex
-	destroyed bool
-}
-
-// poolReading is what the pool said, and when it was queried: readings are
-// numbered before the driver is called.
-type poolReading struct {
-	driver.PoolStats
-	number uint64
-}
-
-func newDriverPool(drv driver.Driver, cfg driver.PoolConfig) (*driverPool, error) {
-	pool, err := drv.PoolCreate(cfg)
-	if err != nil {
-		return nil, err
-	}
-	p := &driverPool{drv: drv, pool: pool, oracle: driver.OracleOf(drv)}
-	p.last.Store(new(poolReading))
-	return p, nil
-}
-
-func (p *driverPool) take(s *stream, bytes uint64) (uint64, error) {
-	ptr, err := p.drv.MemAllocAsync(bytes, p.pool, s.Handle())
-	if err == nil && p.oracle != nil {
-		p.oracle.BlockIsTracked(ptr, true)
-	}
-	return ptr, err
-}
-
-func (p *driverPool) give(s *stream, ptr, _ uint64, _ *fence.Frontier) error {
-	return p.drv.MemFreeAsync(ptr, s.Handle())
-}
-
-// makeRoom has nothing to try: the driver has.
-func (p *driverPool) makeRoom(_ *stream, _ *core.Request, err error) error { return err }
-
-// giveAtOnce is false: another stream gets the memory when the device has come to its free.
-func (p *driverPool) giveAtOnce() bool { return false }
-
-// given and due have nothing to tell: each free is pending until it is completed.
-func (p *driverPool) given() func() bool { return func() bool { return true } }
-func (p *driverPool) due() bool          { return false }
-
-// reap reads the pool. Of several readings at a time the one that was begun last stays:
-// on a runtime that goes quiet an older one would stay that came back later.
-func (p *driverPool) reap() (err error) {
-	reading := &poolReading{number: p.readings.Add(1)}
-	if reading.PoolStats, err = p.drv.PoolStats(p.pool); err != nil {
-		return err
-	}
-	for last := p.last.Load(); last.number < reading.number && !p.last.CompareAndSwap(last, reading); {
-		last = p.last.Load()
-	}
-	return nil
-}
-
-func (p *driverPool) trim(keep uint64) error { return p.drv.PoolTrim(p.pool, keep) }
-
-// tick has nothing to do: the driver has a release threshold.
-func (p *driverPool) tick(time.Time) error { return nil }
-
-func (p *driverPool) addTo(st *core.Stats) {
-	last := p.last.Load()
-	st.Reserved, st.ReservedHigh = st.Reserved+last.Reserved, st.ReservedHigh+last.ReservedHigh
-	st.PoolUsed, st.PoolUsedHigh = st.PoolUsed+last.Used, st.PoolUsedHigh+last.UsedHigh
-	st.Cached += last.Reserved - min(last.Reserved, last.Used)
-}
-
-// drift is nothing: the driver has the books.
-func (p *driverPool) drift() (bytes int64, ok bool) { return 0, true }
-
-func (p *driverPool) close() error {
-	p.closing.Lock()
-	defer p.closing.Unlock()
-	if p.destroyed {
-		return nil
-	}
-	err := p.drv.PoolDestroy(p.pool)
-	p.destroyed = err == nil
-	return err
 }

@@ -39,7 +39,9 @@ type tracker struct {
 
 	// mapper maps the isolated blocks, of which isolated came into the books, or are about
 	// to, with isolatedBytes.
-	mapper                  *vmm.Mapper
+	mapper *vmm.Mapper
+	// share bounds what memory and mapper hold together.
+	share                   share
 	isolated, isolatedBytes atomic.Int64
 
 	// oracle is told what launches declare, if the device has one.
@@ -73,6 +75,8 @@ func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, stre
 	}
 	r.windows = books.NewWindows(&streams.table.group, time.Now())
 	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses)
+	r.share.isolated, r.mapper.Room = r.mapper.Mapped, r.mayIsolate
+	m.bindShare(&r.share)
 	r.reaperStop, r.reaperDone, r.closing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 }
@@ -226,13 +230,17 @@ func (r *tracker) reapMapper() error {
 
 const isolationAdvice = "the device or its driver maps no memory: ask Features for core.Isolation first"
 
-// relieve gives up what the device has completed and what the memory has in vain, for a
-// mapping that finds the device full.
-func (r *tracker) relieve() error {
+// relieve gives up what the device has completed and what the memory has free, for a mapping of so many
+// bytes that finds the device full, or the share: then the memory keeps what leaves room.
+func (r *tracker) relieve(bytes uint64) error {
 	for _, s := range r.streams.table.streams() {
 		_ = r.unmapCompleted(s, unlimited) // the next reap tells
 	}
-	return r.withMemory("Allocate", func() error { return r.memory.trim(0) })
+	keep := uint64(0)
+	if bound, others := r.share.bound(), r.mapper.Mapped()+bytes; bound != noBound && r.memory.held()+others > bound {
+		keep = bound - min(bound, others)
+	}
+	return r.withMemory("Allocate", func() error { return r.memory.trim(keep) })
 }
 
 // Reserve is not a backend's: it needs a budget.

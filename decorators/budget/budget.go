@@ -26,6 +26,10 @@ type Config struct {
 	// is called with the stream's books locked, so it must return soon and call
 	// nothing of the budget's.
 	OnTag func(core.Tag)
+	// OnShare, if not nil, is told by New of the share of the device that the limit stands for, in bytes, and
+	// each time after it may have changed: the limit, if SetLimit or others have set one, and else zero. A limit that is only
+	// what was available is no share. It must return soon and call nothing of the budget's.
+	OnShare func(bytes uint64)
 }
 
 // Resource is a budget around an upstream resource. It is safe for
@@ -43,6 +47,7 @@ type Resource struct {
 	claims  claimTable
 
 	bounds    bounds
+	onShare   func(bytes uint64)
 	limitedBy atomic.Pointer[string] // names what bounds the limit; empty if that is the budget itself
 
 	refusals atomic.Uint64
@@ -63,7 +68,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if upstream == nil {
 		return nil, &core.InvalidRequestError{Op: "budget.New", Field: "upstream", Reason: "nil: give the resource to keep a ledger of"}
 	}
-	r := &Resource{upstream: upstream, events: cfg.Events, lends: !upstream.Features().Has(core.OrderedRelease)}
+	r := &Resource{upstream: upstream, events: cfg.Events, onShare: cfg.OnShare, lends: !upstream.Features().Has(core.OrderedRelease)}
 	r.tags.tell(cfg.OnTag)
 	r.streams.begin(&r.ledger, &r.tags, upstream, r.lends)
 	r.SetLimit(cfg.Limit)
@@ -108,6 +113,13 @@ func (r *Resource) follow(change func(*bounds)) {
 		limit, by = b.others, b.by
 	}
 	r.limitedBy.Store(&by)
+	if r.onShare != nil {
+		share := limit
+		if b.own|b.others == 0 {
+			share = 0
+		}
+		r.onShare(share)
+	}
 	if limit == r.ledger.limit.Load() {
 		return
 	}

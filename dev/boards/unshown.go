@@ -15,6 +15,7 @@ func Unshown() map[string]string {
 		"gpumem_isolated_bytes":                "only hunt:unmap isolates blocks, for some minutes and on purpose",
 		"gpumem_isolated_peak_bytes":           "as what is isolated",
 		"gpumem_isolated_address_bytes":        "as what is isolated",
+		"gpumem_held_limit_bytes":              "it is the budget, or the limit of the pool, which are shown; more than it held for a minute is the reason memory_limit of the health",
 		"gpumem_sticky_errors_total":           "a lost device is shown as such; how many calls said so answers no question of an operator",
 		"gpumem_recorders_dropped_total":       "each is a finding, with the place in the code",
 		"gpumem_deallocations_total":           "calls are shown by operation",

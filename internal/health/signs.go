@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -28,8 +29,11 @@ const (
 	// driftTime, waitTime and limitTime are how long a drift, callers waiting for a
 	// stream, and a limit of others with nothing left must be seen without a break.
 	driftTime = time.Minute
-	waitTime  = 5 * time.Second
-	limitTime = 5 * time.Second
+	// beyondTime is how long more must be held than may be: what was held when a limit was lowered goes back sooner, if it
+	// is free.
+	beyondTime = time.Minute
+	waitTime   = 5 * time.Second
+	limitTime  = 5 * time.Second
 )
 
 // Rules turn readings into reasons. They belong to one goroutine.
@@ -39,10 +43,10 @@ type Rules struct {
 	// storm is the reading that refusals are counted from, at stormFrom.
 	storm     Reading
 	stormFrom time.Time
-	// driftFrom, waitFrom and limitFrom are since when there is one; zero if there is
+	// driftFrom, waitFrom, limitFrom and beyondFrom are since when there is one; zero if there is
 	// none.
-	driftFrom, waitFrom, limitFrom time.Time
-	reasons                        map[string]*observed
+	driftFrom, waitFrom, limitFrom, beyondFrom time.Time
+	reasons                                    map[string]*observed
 }
 
 // observed is a reason that was seen; count is how many events it had since it began.
@@ -99,6 +103,9 @@ func (r *Rules) lookAtLevels(now Reading, at time.Time) {
 	}
 	if lasts(&r.limitFrom, now.Exhausted != "", at, limitTime) {
 		r.seen(names.HealthMemoryLimit, at).sign.Text = "nothing is left of the limit in " + now.Exhausted
+	}
+	if lasts(&r.beyondFrom, now.Beyond > 0, at, beyondTime) {
+		r.seen(names.HealthMemoryLimit, at).sign.Text = terminal.Size(now.Beyond) + " more of the device than the budget are held"
 	}
 }
 
@@ -168,6 +175,8 @@ type Reading struct {
 	Drift    int64
 	// Exhausted names a limit that others set and of which nothing is left.
 	Exhausted string
+	// Beyond is how many bytes more are held of the device than may be.
+	Beyond uint64
 	// Guarding is whether the guard guards blocks.
 	Guarding bool
 	// Waiting is callers that wait while every stream is leased.
@@ -197,6 +206,7 @@ func (s Sources) Reading() Reading {
 		Poisoned:   s.Stats.Poisoned,
 		Drift:      s.Drift,
 		Exhausted:  s.Exhausted,
+		Beyond:     beyond(&s.Stats),
 		Lost:       s.Lost,
 	}
 	for _, op := range []oplog.Op{oplog.OpAllocate, oplog.OpReserve} {
@@ -207,6 +217,15 @@ func (s Sources) Reading() Reading {
 		now.Waiting = s.Streams.Waiting
 	}
 	return now
+}
+
+// beyond is how many bytes more are held than may be.
+func beyond(st *core.Stats) uint64 {
+	held := st.Reserved + st.Isolated
+	if st.HeldLimit == 0 {
+		return 0
+	}
+	return held - min(held, st.HeldLimit)
 }
 
 // Degrading counts the findings but that of a lost device, which has a reason of

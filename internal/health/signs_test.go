@@ -114,6 +114,27 @@ func TestLevelsMustLast(t *testing.T) {
 	}
 }
 
+func TestMoreHeldThanMayBeMustLast(t *testing.T) {
+	w := watch(t)
+	for range 3 {
+		w.now.Beyond = 2 << 20
+		w.want(w.pass(beyondTime))
+		w.now.Beyond = 0
+		w.want(w.pass(time.Second))
+	}
+	w.now.Beyond = 2 << 20
+	w.want(w.pass(beyondTime+time.Second), names.HealthMemoryLimit)
+	for st, want := range map[core.Stats]uint64{
+		{Reserved: 5, Isolated: 4}:               0,
+		{Reserved: 5, Isolated: 4, HeldLimit: 9}: 0,
+		{Reserved: 5, Isolated: 4, HeldLimit: 7}: 2,
+	} {
+		if got := beyond(&st); got != want {
+			t.Errorf("%+v: %d bytes beyond, want %d", st, got, want)
+		}
+	}
+}
+
 func TestPoisonedBlocksHoldForAsLongAsThereAreAny(t *testing.T) {
 	w := watch(t)
 	w.now.Poisoned = 2

@@ -42,10 +42,11 @@ func (s *Store) place(at span, fresh []driver.MemHandle) (r run, missing uint64,
 	}
 	if have := uint64(len(s.spare) + len(fresh)); have < at.n {
 		missing = at.n - have
-		if all := s.held + s.coming + missing; s.limit != 0 && all > s.limit/s.page {
-			return run{}, 0, fmt.Errorf("%w: %d bytes are held, the limit is %d, and %d more are needed", core.ErrOutOfMemory, (s.held+s.coming)*s.page, s.limit, missing*s.page)
-		}
 		s.coming += missing
+		if most := s.most(); s.held+s.coming > most/s.page {
+			s.coming -= missing
+			return run{}, 0, fmt.Errorf("%w: %d bytes are held, the limit is %d, and %d more are needed", core.ErrOutOfMemory, (s.held+s.coming)*s.page, most, missing*s.page)
+		}
 		return run{}, missing, nil
 	}
 	kept := len(s.spare) - (int(at.n) - len(fresh))

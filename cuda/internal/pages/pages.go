@@ -55,6 +55,10 @@ type Store struct {
 	released           uint64
 	closed, unreserved bool
 
+	// Share, if not nil, is how many bytes may be held besides the limit of SetLimit; math.MaxUint64 is no bound. It is called
+	// with the store locked, after what is asked for was counted. It is set before the first Map.
+	Share func() uint64
+
 	// SlabPages is how many pages a slab has, and SlabsFrom how many the device must have to give for a Map that takes
 	// slabs. They are set before the first Map.
 	SlabPages, SlabsFrom uint64
@@ -223,11 +227,30 @@ func (s *Store) SetLimit(bytes uint64) {
 	s.limit = bytes
 }
 
-// Limit is what SetLimit bounds. It does not block.
+// Limit is what may be held, the less of what SetLimit and Share bound; 0 is no limit. It does not block.
 func (s *Store) Limit() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.limit
+	if most := s.most(); most != math.MaxUint64 {
+		return most
+	}
+	return 0
+}
+
+// most is what may be held, math.MaxUint64 for no limit; mu must be held.
+func (s *Store) most() uint64 {
+	most := cmp.Or(s.limit, math.MaxUint64)
+	if s.Share != nil {
+		most = min(most, s.Share())
+	}
+	return most
+}
+
+// HeldAndComing is Held, and what the device is being asked for. It does not block.
+func (s *Store) HeldAndComing() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return (s.held + s.coming) * s.page
 }
 
 // Held is how many bytes the device has given: those mapped, those spare, and those that a

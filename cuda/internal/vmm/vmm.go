@@ -32,8 +32,11 @@ type Mapper struct {
 	drv         driver.Driver
 	granularity uint64
 	maxBytes    uint64
+	// Room, if not nil, says whether there is room for what is mapped, that which comes included. An error for want of
+	// room matches [core.ErrOutOfMemory]. It is set before the first Map.
+	Room func() error
 
-	mapped, mappedHigh  atomic.Int64
+	mapped, mappedHigh  atomic.Int64 // mapped counts what comes, too
 	addresses, leftover atomic.Int64 // bytes of addresses kept; mappings to take down
 
 	mu sync.Mutex
@@ -85,7 +88,7 @@ func (m *Mapper) granules(bytes uint64) uint64 {
 // Granularity is what sizes are rounded up to, in bytes; 0 if the device maps no memory.
 func (m *Mapper) Granularity() uint64 { return m.granularity }
 
-// Mapped is how many bytes of the device's memory are mapped.
+// Mapped is how many bytes of the device's memory are mapped, or are about to be.
 func (m *Mapper) Mapped() uint64 { return clamp(m.mapped.Load()) }
 
 // AddTo adds what is mapped, and the addresses kept.
@@ -98,10 +101,10 @@ func (m *Mapper) AddTo(st *core.Stats) {
 // Leftover reports whether a reap has something to take down.
 func (m *Mapper) Leftover() bool { return m.leftover.Load() > 0 }
 
-// Map maps at least so many bytes. If the device has no memory left it calls relieve once,
-// and tries again. After an error nothing is left of it but what the driver would not take
+// Map maps at least so many bytes. If the device has no memory left, or there is no Room, it calls relieve once,
+// with the bytes that it maps, and tries again. After an error nothing is left of it but what the driver would not take
 // back, which is kept for Reap.
-func (m *Mapper) Map(bytes uint64, relieve func() error) (Range, error) {
+func (m *Mapper) Map(bytes uint64, relieve func(bytes uint64) error) (Range, error) {
 	p := &mapping{Range: Range{Bytes: m.granules(bytes)}}
 	if p.Bytes < bytes {
 		return Range{}, driver.NewError("MemCreate", driver.OutOfMemory)
@@ -144,14 +147,13 @@ func (m *Mapper) Close() error {
 
 // build makes a mapping. The handle is given back at once: from then on the
 // memory lives as long as it is mapped, so that one call ends it.
-func (m *Mapper) build(p *mapping, relieve func() error) (err error) {
+func (m *Mapper) build(p *mapping, relieve func(bytes uint64) error) (err error) {
 	if p.Ptr, err = m.reserve(p.Bytes); err != nil {
 		return err
 	}
 	if p.handle, err = m.create(p.Bytes, relieve); err != nil {
 		return err
 	}
-	m.addMapped(p.Bytes)
 	if err := m.drv.MemMap(p.Ptr, p.Bytes, p.handle); err != nil {
 		return err
 	}
@@ -265,21 +267,36 @@ func (m *Mapper) keep(at Range) {
 	}
 }
 
-// create gives relieve one chance, if the device has no memory left.
-func (m *Mapper) create(bytes uint64, relieve func() error) (driver.MemHandle, error) {
-	h, err := m.drv.MemCreate(bytes)
+// create gives relieve one chance, if the device has no memory left, or there is no room.
+func (m *Mapper) create(bytes uint64, relieve func(bytes uint64) error) (driver.MemHandle, error) {
+	h, err := m.createCounted(bytes)
 	if !errors.Is(err, core.ErrOutOfMemory) {
 		return h, err
 	}
-	if relieveErr := relieve(); relieveErr != nil {
+	if relieveErr := relieve(bytes); relieveErr != nil {
 		return 0, errors.Join(err, relieveErr)
 	}
-	return m.drv.MemCreate(bytes)
+	return m.createCounted(bytes)
 }
 
-// addMapped counts memory that was mapped.
-func (m *Mapper) addMapped(bytes uint64) {
-	now := m.mapped.Add(int64(bytes))
+// createCounted counts memory as mapped before it looks for room.
+func (m *Mapper) createCounted(bytes uint64) (h driver.MemHandle, err error) {
+	m.mapped.Add(int64(bytes))
+	if m.Room != nil {
+		err = m.Room()
+	}
+	if err == nil {
+		h, err = m.drv.MemCreate(bytes)
+	}
+	if err != nil {
+		m.mapped.Add(-int64(bytes))
+		return 0, err
+	}
+	m.noteHigh(m.mapped.Load())
+	return h, nil
+}
+
+func (m *Mapper) noteHigh(now int64) {
 	for high := m.mappedHigh.Load(); now > high && !m.mappedHigh.CompareAndSwap(high, now); {
 		high = m.mappedHigh.Load()
 	}

@@ -24,7 +24,7 @@ func newMapper(t *testing.T, maxBytes uint64) (*Mapper, *drivertest.Faults, *sim
 	return New(faults, sim.Granule, maxBytes), faults, device
 }
 
-func noRelief() error { return nil }
+func noRelief(uint64) error { return nil }
 
 // Whichever call fails, and fails again while what was made is taken down: nothing is left
 // when a reap has gone well, and what is counted as mapped is what the device has.
@@ -159,13 +159,13 @@ func TestADeviceThatIsFullIsRelievedOnce(t *testing.T) {
 	m, faults, _ := newMapper(t, 0)
 	faults.FailMethod(drivertest.MemCreate, 1, driver.OutOfMemory)
 	relieved := 0
-	r, err := m.Map(1, func() error { relieved++; return nil })
+	r, err := m.Map(1, func(uint64) error { relieved++; return nil })
 	if err := errors.Join(err, m.Unmap(r), m.Close()); err != nil || relieved != 1 {
 		t.Errorf("relieved %d times: %v", relieved, err)
 	}
 	faults.FailEvery(drivertest.MemCreate, driver.OutOfMemory)
 	refused := errors.New("no relief")
-	if _, err := m.Map(1, func() error { return refused }); !errors.Is(err, core.ErrOutOfMemory) || !errors.Is(err, refused) {
+	if _, err := m.Map(1, func(uint64) error { return refused }); !errors.Is(err, core.ErrOutOfMemory) || !errors.Is(err, refused) {
 		t.Errorf("mapped: %v", err)
 	}
 	expect.ErrorOf(m.Map(^uint64(0), noRelief))(t, core.ErrOutOfMemory, "mapped")

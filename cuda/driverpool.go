@@ -1,0 +1,270 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
+)
+
+// driverPool is memory of a pool of the driver's, which allocates and frees in the order
+// of streams itself, and itself notices what the device has completed.
+//
+// # The share
+//
+// The driver does not say before an allocation whether the pool will grow by it. While a share is set the pool is
+// therefore assumed to grow by each: asked counts what was asked for, in whole steps of growth, and answered
+// the part of it that the driver has answered. A reading of the pool has all that was answered before it. So the pool
+// holds at most what was read, and what was asked for since. Where that may be too much, makeRoom
+// reads the pool, and has it give back what is free. If that leaves no room either, the request is tried alone: it is
+// given back, and refused, if the pool grew beyond the share by it.
+type driverPool struct {
+	drv      driver.Driver
+	pool     driver.Pool
+	oracle   driver.Oracle
+	readings atomic.Uint64
+	last     atomic.Pointer[poolReading]
+	// destroyed: the driver frees what is given from now on. closing guards it.
+	closing   sync.Mutex
+	destroyed bool
+
+	share           *share
+	asked, answered atomic.Uint64
+	// known is what the share counts from, nil if that is to be read.
+	known atomic.Pointer[poolReading]
+	// step is the least that the pool was seen to grow by, in bytes.
+	step atomic.Uint64
+	// growing is held by the request that makes room. alone is held over a try, under the lock of the stream.
+	growing, alone sync.Mutex
+	// shrunk is when more was held than the share, and what was free was given back. growing guards it.
+	shrunk time.Time
+}
+
+// poolReading is what the pool said, and when it was queried: readings are
+// numbered before the driver is called.
+type poolReading struct {
+	driver.PoolStats
+	number uint64
+	// answered is driverPool.answered before the driver was called.
+	answered uint64
+}
+
+// poolStep is what a pool of the driver's grows by at first; mostPoolStep is the most that is taken for a step.
+const (
+	poolStep     = 2 << 20
+	mostPoolStep = 64 << 20
+)
+
+// errBeyond: the pool of the driver's grew beyond the share by an allocation, which was given back.
+var errBeyond = fmt.Errorf("no free range of the pool is large enough: %w", core.ErrOutOfMemory)
+
+func newDriverPool(drv driver.Driver, cfg driver.PoolConfig) (*driverPool, error) {
+	pool, err := drv.PoolCreate(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := &driverPool{drv: drv, pool: pool, oracle: driver.OracleOf(drv)}
+	p.last.Store(new(poolReading))
+	return p, nil
+}
+
+func (p *driverPool) bindShare(h *share) {
+	p.step.Store(poolStep)
+	h.page, h.streams = poolStep, func() int { return 1 }
+	p.share = h
+}
+
+// shareSet has the pool read before the next allocation: what was asked for without a share was not counted.
+func (p *driverPool) shareSet() { p.known.Store(nil) }
+
+// held is what was read and asked for since, or, without a share, what was read.
+func (p *driverPool) held() uint64 {
+	if known := p.known.Load(); known != nil {
+		return known.Reserved + p.asked.Load() - known.answered
+	}
+	return p.last.Load().Reserved
+}
+
+func (p *driverPool) take(s *stream, bytes uint64) (uint64, error) {
+	if p.share.set.Load() == 0 {
+		return p.allocate(s, bytes)
+	}
+	if s.triesAlone {
+		s.triesAlone = false
+		return p.takeAlone(s, bytes)
+	}
+	grows := p.steps(bytes)
+	defer p.answered.Add(grows)
+	if p.asked.Add(grows); !p.fits(0) {
+		return 0, errNoRoom
+	}
+	return p.allocate(s, bytes)
+}
+
+// steps is what the pool may grow by for a request.
+func (p *driverPool) steps(bytes uint64) uint64 {
+	step := p.step.Load()
+	return (bytes + step - 1) / step * step
+}
+
+// fits reports whether the pool may grow by some bytes more.
+func (p *driverPool) fits(bytes uint64) bool {
+	known := p.known.Load()
+	return known != nil && known.Reserved+p.asked.Load()-known.answered+bytes <= p.share.forPool()
+}
+
+func (p *driverPool) allocate(s *stream, bytes uint64) (uint64, error) {
+	ptr, err := p.drv.MemAllocAsync(bytes, p.pool, s.Handle())
+	if err == nil && p.oracle != nil {
+		p.oracle.BlockIsTracked(ptr, true)
+	}
+	return ptr, err
+}
+
+// takeAlone allocates where there may be no room, and gives back if there was none. What the pool took of the device then
+// goes back when the device has passed the stream's work.
+func (p *driverPool) takeAlone(s *stream, bytes uint64) (uint64, error) {
+	p.alone.Lock()
+	defer p.alone.Unlock()
+	before := p.last.Load().Reserved
+	ptr, err := p.allocate(s, bytes)
+	if err != nil {
+		return 0, err
+	}
+	if err = p.reap(); err == nil && p.last.Load().Reserved <= max(before, p.share.forPool()) {
+		return ptr, nil
+	}
+	if undone := p.drv.MemFreeAsync(ptr, s.Handle()); undone != nil {
+		return ptr, nil // it is allocated: what failed the driver says again, and the block is the caller's
+	}
+	if err != nil {
+		return 0, err
+	}
+	return 0, errBeyond
+}
+
+func (p *driverPool) give(s *stream, ptr, _ uint64, _ *fence.Frontier) error {
+	return p.drv.MemFreeAsync(ptr, s.Handle())
+}
+
+// makeRoom makes room in the share. Where it is the device that has no memory there is nothing to try: the driver has.
+func (p *driverPool) makeRoom(s *stream, req *core.Request, err error) error {
+	if !errors.Is(err, errNoRoom) && !errors.Is(err, errBeyond) {
+		return err
+	}
+	p.growing.Lock()
+	defer p.growing.Unlock()
+	grows := p.steps(req.Bytes)
+	p.share.needs(grows)
+	if err := p.reap(); err != nil {
+		return err
+	}
+	if errors.Is(err, errNoRoom) && p.fits(grows) {
+		return nil
+	}
+	most := p.share.forPool()
+	if err := p.drv.PoolTrim(p.pool, most-min(most, grows)); err != nil {
+		return err
+	}
+	if err := p.reap(); err != nil {
+		return err
+	}
+	switch last := p.last.Load(); {
+	case p.fits(grows):
+		return nil
+	case errors.Is(err, errBeyond) || last.Reserved-min(last.Reserved, last.Used) < req.Bytes:
+		return p.explain(req.Bytes, most)
+	}
+	s.Lock()
+	defer s.Unlock()
+	s.triesAlone = true
+	return nil
+}
+
+// explain is the refusal of a request for which the share has no room.
+func (p *driverPool) explain(bytes, most uint64) error {
+	last := p.last.Load()
+	return fmt.Errorf("the driver's pool is out of memory for %d bytes: %w: %w; held %d bytes of %d, used %d", bytes, core.ErrOutOfMemory, errShare, last.Reserved, most, last.Used)
+}
+
+// giveAtOnce is false: another stream gets the memory when the device has come to its free.
+func (p *driverPool) giveAtOnce() bool { return false }
+
+// given and due have nothing to tell: each free is pending until it is completed.
+func (p *driverPool) given() func() bool { return func() bool { return true } }
+func (p *driverPool) due() bool          { return false }
+
+// reap reads the pool. Of several readings at a time the one that was begun last stays:
+// on a runtime that goes quiet an older one would stay that came back later.
+func (p *driverPool) reap() (err error) {
+	reading := &poolReading{number: p.readings.Add(1), answered: p.answered.Load()}
+	if reading.PoolStats, err = p.drv.PoolStats(p.pool); err != nil {
+		return err
+	}
+	put := func(at *atomic.Pointer[poolReading]) {
+		for last := at.Load(); (last == nil || last.number < reading.number) && !at.CompareAndSwap(last, reading); {
+			last = at.Load()
+		}
+	}
+	p.learnStep(reading)
+	put(&p.last)
+	put(&p.known)
+	return nil
+}
+
+// learnStep takes larger steps for possible if the pool has grown by more than was thought.
+func (p *driverPool) learnStep(now *poolReading) {
+	known, step := p.known.Load(), p.step.Load()
+	if known != nil && p.share.set.Load() != 0 && now.Reserved > known.Reserved+p.asked.Load()-known.answered && step < mostPoolStep {
+		p.step.CompareAndSwap(step, 2*step)
+	}
+}
+
+func (p *driverPool) trim(keep uint64) error { return p.drv.PoolTrim(p.pool, keep) }
+
+// tick gives back what is free while more than the share is held, which was lowered then. For all else the driver has
+// a release threshold.
+func (p *driverPool) tick(now time.Time) error {
+	most := p.share.forPool()
+	if most == noBound || p.known.Load() != nil && p.held() <= most || !p.growing.TryLock() {
+		return nil
+	}
+	defer p.growing.Unlock()
+	if now.Sub(p.shrunk) < shrinkInterval {
+		return nil
+	}
+	p.shrunk = now
+	if err := p.reap(); err != nil || p.last.Load().Reserved <= most {
+		return err
+	}
+	if err := p.drv.PoolTrim(p.pool, most); err != nil {
+		return err
+	}
+	return p.reap()
+}
+
+func (p *driverPool) addTo(st *core.Stats) {
+	last := p.last.Load()
+	st.Reserved, st.ReservedHigh = st.Reserved+last.Reserved, st.ReservedHigh+last.ReservedHigh
+	st.PoolUsed, st.PoolUsedHigh = st.PoolUsed+last.Used, st.PoolUsedHigh+last.UsedHigh
+	st.Cached += last.Reserved - min(last.Reserved, last.Used)
+}
+
+// drift is nothing: the driver has the books.
+func (p *driverPool) drift() (bytes int64, ok bool) { return 0, true }
+
+func (p *driverPool) close() error {
+	p.closing.Lock()
+	defer p.closing.Unlock()
+	if p.destroyed {
+		return nil
+	}
+	err := p.drv.PoolDestroy(p.pool)
+	p.destroyed = err == nil
+	return err
+}

@@ -1,0 +1,246 @@
+package fencepost_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+)
+
+// sharer is a program at random on a runtime whose budget is a share of the device.
+type sharer struct {
+	t      *testing.T
+	rt     *fencepost.Runtime
+	random *rand.Rand
+	free   uint64 // of the device, at first
+	held   uint64 // when it was last looked
+	leases []*cuda.Lease
+	blocks []core.Block
+	// served and refused are requests; most is the most that was held, in parts of what might be.
+	served, refused int
+	most            float64
+}
+
+func openSharer(t *testing.T, cfg fencepost.Config, seed uint64, streams int) *sharer {
+	t.Helper()
+	cfg.Device, cfg.Sim.Schedule = fencepost.Sim, sim.Seeded(seed)
+	cfg.Streams = streams + 1
+	rt := e2e.OpenDirty(t, cfg) // a refusal for want of a page is a finding
+	p := &sharer{t: t, rt: rt, random: rand.New(rand.NewPCG(seed, 3))}
+	p.free = p.deviceFree()
+	for range streams {
+		p.leases = append(p.leases, e2e.Lease(t, rt, "sharer"))
+	}
+	return p
+}
+
+func (p *sharer) deviceFree() uint64 {
+	p.t.Helper()
+	free, _, err := p.rt.Driver().MemInfo()
+	must.Do(p.t, err)
+	return free
+}
+
+// look demands that no more is held than may be, or than was before a limit was lowered. extra is what the program has
+// just been refused, which the driver's pool may hold for a moment.
+func (p *sharer) look(doing string, extra uint64) {
+	p.t.Helper()
+	held, may := p.free-p.deviceFree(), p.rt.Stats().HeldLimit
+	if may == 0 {
+		p.t.Fatalf("%s: nothing bounds what is held, and the budget is %d", doing, p.rt.Budget().Limit())
+	}
+	if held > max(may+extra, p.held) {
+		p.t.Fatalf("%s: %d bytes of the device are held, and %d may be; %d were before; %+v", doing, held, may, p.held, p.rt.Stats())
+	}
+	p.held, p.most = held, max(p.most, float64(held)/float64(may))
+}
+
+func (p *sharer) lease() *cuda.Lease { return p.leases[p.random.IntN(len(p.leases))] }
+
+func (p *sharer) allocate(bytes uint64) {
+	p.t.Helper()
+	l := p.lease()
+	b, err := p.rt.Allocate(p.t.Context(), core.Request{Bytes: bytes, Stream: l.ID(), Tag: "sharer"})
+	if err != nil {
+		if !errors.Is(err, core.ErrOutOfMemory) && !errors.Is(err, core.ErrOutOfBudget) {
+			p.t.Fatal(err)
+		}
+		p.refused++
+		p.look(fmt.Sprintf("%d bytes were refused", bytes), bytes+2*sim.Granule)
+		return
+	}
+	p.served++
+	p.blocks = append(p.blocks, b)
+	if p.random.IntN(2) == 0 {
+		must.Do(p.t, p.rt.Launch(p.t.Context(), l.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+			return p.rt.Driver().MemsetAsync(b.ID.Ptr, 7, min(bytes, 64), l.Handle())
+		}))
+	}
+	p.look(fmt.Sprintf("%d bytes were allocated", bytes), 0)
+}
+
+func (p *sharer) step(share uint64) {
+	p.t.Helper()
+	switch n := p.random.IntN(100); {
+	case n < 55:
+		bytes := uint64(1) << (8 + p.random.IntN(12))
+		switch p.random.IntN(60) {
+		case 0:
+			bytes = share / 4
+		case 1:
+			bytes = p.random.Uint64N(share) + 1
+		}
+		p.allocate(bytes + p.random.Uint64N(bytes))
+	case n < 93:
+		if len(p.blocks) == 0 {
+			return
+		}
+		i := p.random.IntN(len(p.blocks))
+		must.Get(p.rt.Deallocate(p.t.Context(), p.blocks[i].ID))(p.t)
+		p.blocks[i] = p.blocks[len(p.blocks)-1]
+		p.blocks = p.blocks[:len(p.blocks)-1]
+	case n < 96:
+		p.rt.Budget().SetLimit(share/2 + p.random.Uint64N(share))
+	case n < 98:
+		must.Do(p.t, p.rt.Drain(p.t.Context()))
+	default:
+		must.Do(p.t, p.rt.TrimPool(p.t.Context(), p.random.Uint64N(share)))
+	}
+	p.look("after a step", 0)
+}
+
+func (p *sharer) end() {
+	p.t.Helper()
+	for _, b := range p.blocks {
+		must.Get(p.rt.Deallocate(p.t.Context(), b.ID))(p.t)
+	}
+	for _, l := range p.leases {
+		must.Do(p.t, l.Release())
+	}
+	must.Get(p.rt.Close(context.Background()))(p.t)
+	for _, f := range p.rt.Findings().Recent() {
+		if f.Kind != names.FindingOutOfMemory {
+			p.t.Error(f)
+		}
+	}
+}
+
+// A budget is a share of the device: whatever a program does, the runtime holds no more than that of it, as the driver sees
+// it. A limit that is lowered takes nothing that is in use, and from then on no more comes.
+func TestARuntimeHoldsNoMoreOfTheDeviceThanItsShare(t *testing.T) {
+	base := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", base)
+	for _, resource := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
+		for _, guard := range []fencepost.GuardMode{"off", "ledger", "sample", "hunt", "hunt:unmap"} {
+			for i, share := range []uint64{3 * mib, 21*mib + 4711, 64 * mib, 300 * mib} {
+				seed := base + uint64(i)
+				t.Run(fmt.Sprintf("%s/%s/%d", resource, guard, share), func(t *testing.T) {
+					p := openSharer(t, fencepost.Config{Resource: resource, Guard: guard, Budget: share}, seed, 1+int(seed%12))
+					for range 600 {
+						p.step(share)
+					}
+					t.Logf("seed %d: %d served, %d refused, at most %.3f of what may be held was", seed, p.served, p.refused, p.most)
+					if p.served < 50 || p.most == 0 {
+						t.Error("that shows nothing")
+					}
+					p.end()
+				})
+			}
+		}
+	}
+}
+
+// Goroutines that allocate at the same time hold no more than the share together. The driver's pool may hold what it grew by
+// for a request that is being refused: one step for each stream.
+func TestManyAtATimeHoldNoMoreThanTheShare(t *testing.T) {
+	const streams = 8
+	for resource, extra := range map[fencepost.Backend]uint64{fencepost.Pool: 0, fencepost.Async: streams * sim.Granule} {
+		t.Run(string(resource), func(t *testing.T) {
+			rt := e2e.OpenDirty(t, fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: fencepost.GuardHunt, Budget: 40 * mib, Streams: streams})
+			before, _, err := rt.Driver().MemInfo()
+			must.Do(t, err)
+			var group sync.WaitGroup
+			for i := range streams {
+				l := e2e.Lease(t, rt, "hammer")
+				random := rand.New(rand.NewPCG(uint64(i), 11))
+				group.Go(func() {
+					var blocks []core.Block
+					for range 400 {
+						if b, err := rt.Allocate(t.Context(), core.Request{Bytes: 1 + random.Uint64N(1<<(9+random.IntN(12))), Stream: l.ID(), Tag: "hammer"}); err == nil {
+							blocks = append(blocks, b)
+						} else if !errors.Is(err, core.ErrOutOfMemory) && !errors.Is(err, core.ErrOutOfBudget) {
+							t.Error(err)
+						}
+						if len(blocks) > 12 || random.IntN(3) == 0 && len(blocks) > 0 {
+							if _, err := rt.Deallocate(t.Context(), blocks[0].ID); err != nil {
+								t.Error(err)
+							}
+							blocks = blocks[1:]
+						}
+						if free, _, err := rt.Driver().MemInfo(); err != nil || before-free > 40*mib+extra {
+							t.Errorf("%d bytes are held, %v", before-free, err)
+						}
+					}
+					for _, b := range blocks {
+						if _, err := rt.Deallocate(t.Context(), b.ID); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			group.Wait()
+		})
+	}
+}
+
+// What is held when the limit is lowered goes back as it becomes free, without a call of the program's.
+func TestWhatIsHeldBeyondALoweredLimitGoesBack(t *testing.T) {
+	for _, resource := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
+		rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Resource: resource, Budget: 64 * mib})
+		l := e2e.Lease(t, rt, "lowered")
+		b := e2e.Allocate(t, rt, 48*mib, l.ID(), "large")
+		rt.Budget().SetLimit(16 * mib)
+		if may := rt.Stats().HeldLimit; may != 16*mib {
+			t.Errorf("%s: %d bytes may be held", resource, may)
+		}
+		held := func() uint64 {
+			return must.Get(rt.PoolStats())(t).Reserved
+		}
+		if held() < 48*mib {
+			t.Errorf("%s: %d bytes are held while they are in use", resource, held())
+		}
+		must.Get(rt.Deallocate(t.Context(), b.ID))(t)
+		for end := time.Now().Add(20 * time.Second); held() > 16*mib; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: %d bytes are held after 20 seconds", resource, held())
+			}
+		}
+		rt.Budget().SetLimit(0) // then what there is bounds it
+		if st := rt.Stats(); st.HeldLimit != 0 {
+			t.Errorf("%s: without a budget %d bytes may be held", resource, st.HeldLimit)
+		}
+		must.Do(t, l.Release())
+	}
+}
+
+// A runtime without a budget of its own may hold what there is.
+func TestOnlyABudgetThatIsSetIsAShare(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Sim: sim.Config{Bytes: 64 * mib}})
+	if st := rt.Stats(); st.HeldLimit != 0 || st.Limit != 64*mib || st.OwnPool.Limit != 0 {
+		t.Errorf("%d bytes may be held, %d by the pool, with a budget of %d", st.HeldLimit, st.OwnPool.Limit, st.Limit)
+	}
+	if h := rt.Health(); h.State != names.HealthOK {
+		t.Error(h)
+	}
+}
