@@ -165,7 +165,7 @@ func (r *Resource) draw(l *streamLedger, a *streamAccount, n uint64, lends bool,
 	}
 	lent, ok := a.source.take(n, lendable)
 	if !ok {
-		return &shortage{of: r, account: a.source, bytes: n, remaining: a.source.room(lendable)}
+		return &shortage{of: r, account: a.source, bytes: n, remaining: lent, lendable: lendable}
 	}
 	a.loan += lent
 	*p = part{account: a, bytes: n, lent: lent}

@@ -146,7 +146,11 @@ func (r *Resource) NotifyRoom(f func()) {
 
 // Limit is the limit in force, in bytes, zero if there is none.
 func (r *Resource) Limit() uint64 {
-	limit := r.ledger.limit.Load()
+	return boundOf(r.ledger.limit.Load())
+}
+
+// boundOf is a limit as callers read it.
+func boundOf(limit uint64) uint64 {
 	if limit == math.MaxUint64 {
 		return 0
 	}

@@ -31,9 +31,12 @@ var _ account = (*claim)(nil)
 func (c *claim) take(n, lendable uint64) (uint64, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	lent := min(n, lendable)
-	if c.closed || n-lent > c.unspent {
+	if c.closed {
 		return 0, false
+	}
+	lent := min(n, lendable)
+	if n-lent > c.unspent {
+		return c.unspent + lendable, false
 	}
 	c.unspent -= n - lent
 	return lent, true
@@ -130,10 +133,15 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 		return core.Claim{}, &core.InvalidRequestError{Op: "Reserve", Field: "bytes", Reason: "zero bytes: reserve at least one"}
 	}
 	tag = tag.OrUntagged()
-	if short := r.setAside(bytes); short != nil {
+	short := r.setAside(bytes, tag)
+	if short != nil {
 		reaped := r.upstream.ReapPending(ctx)
-		if short = r.setAside(bytes); short != nil {
-			return core.Claim{}, r.refuse(ctx, &core.Request{Bytes: bytes, Requested: bytes, Tag: tag}, short, reaped)
+		short = r.setAside(bytes, tag)
+		for looks := 0; short != nil; looks++ {
+			if !short.look() || looks == maxLooks {
+				return core.Claim{}, r.refuse(ctx, &core.Request{Bytes: bytes, Requested: bytes, Tag: tag}, short, reaped)
+			}
+			short = r.setAside(bytes, tag)
 		}
 	}
 	c := &claim{id: core.ClaimID(lastClaim.Add(1)), tag: tag, bytes: bytes, ledger: &r.ledger, unspent: bytes}
@@ -142,13 +150,13 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 }
 
 // setAside takes bytes for a claim. It returns why they do not fit, or nil.
-func (r *Resource) setAside(bytes uint64) (short *shortage) {
+func (r *Resource) setAside(bytes uint64, tag core.Tag) (short *shortage) {
 	if _, ok := r.ledger.take(bytes, 0); ok {
 		return nil
 	}
 	r.streams.recallCredit(func() {
-		if _, ok := r.ledger.take(bytes, 0); !ok {
-			short = &shortage{account: &r.ledger, bytes: bytes, remaining: r.ledger.room(0)}
+		if room, ok := r.ledger.take(bytes, 0); !ok {
+			short = &shortage{of: r, account: &r.ledger, bytes: bytes, remaining: room, tag: tag}
 		}
 	})
 	return short

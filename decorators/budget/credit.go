@@ -23,10 +23,11 @@ func (c *credit) take(n, lendable uint64) (uint64, bool) {
 		return lent, true
 	}
 	lent, ok := c.ledger.take(n-c.bytes, lendable)
-	if ok {
-		c.bytes = 0
+	if !ok {
+		return lent + c.bytes, false
 	}
-	return lent, ok
+	c.bytes = 0
+	return lent, true
 }
 
 // give keeps n bytes as credit if it may.

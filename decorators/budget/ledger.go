@@ -89,7 +89,8 @@ func (l *ledger) tellRoom() {
 // claim.
 type account interface {
 	// take takes n bytes if they fit, of which as many as possible, and at
-	// most lendable, are on loan; it says how many.
+	// most lendable, are on loan; it says how many. If they do not fit it says
+	// how many would have, at that moment.
 	take(n, lendable uint64) (lent uint64, ok bool)
 	// give gives n bytes back.
 	give(n uint64)
@@ -103,11 +104,14 @@ func (l *ledger) take(n, lendable uint64) (uint64, bool) {
 	for {
 		used, limit := l.used.Load(), l.limit.Load()
 		if used > limit {
-			return n, fitsOver(n, used-limit, lendable)
+			if !fitsOver(n, used-limit, lendable) {
+				return roomIn(limit, used, lendable), false
+			}
+			return n, true
 		}
 		lent := min(n, lendable)
 		if n-lent > limit-used {
-			return 0, false
+			return roomIn(limit, used, lendable), false
 		}
 		if n == lent || l.used.CompareAndSwap(used, used+n-lent) {
 			return lent, true
@@ -140,7 +144,11 @@ func (l *ledger) give(n uint64) {
 }
 
 func (l *ledger) room(lendable uint64) uint64 {
-	used, limit := l.used.Load(), l.limit.Load()
+	return roomIn(l.limit.Load(), l.used.Load(), lendable)
+}
+
+// roomIn is the most that can be taken where so much of a limit is used.
+func roomIn(limit, used, lendable uint64) uint64 {
 	if used > limit {
 		return less(lendable, used-limit)
 	}

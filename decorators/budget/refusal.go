@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // namedHolders is how many of the largest holders a refusal names.
@@ -15,8 +16,7 @@ const namedHolders = 5
 // refuse makes the explained error of a refusal, counts it and reports it to
 // the event sink, once. reaped is the error of the reap before it, if any.
 func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortage, reaped error) error {
-	refusal := r.explain(req.Tag, short)
-	err := alsoReap(refusal, reaped)
+	err := alsoReap(refuse.Budget(short.refusal()), reaped)
 	r.refusals.Add(1)
 	if r.events != nil {
 		r.events.Emit(ctx, oplog.Event{Op: oplog.OpRefusal, Layer: "budget", Time: time.Now(), Ordinal: r.Ordinal(),
@@ -30,19 +30,17 @@ func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortag
 // block.
 func (r *Resource) Refuse(bytes uint64, tag core.Tag) *core.OutOfBudgetError {
 	r.refusals.Add(1)
-	return r.explain(tag, &shortage{account: &r.ledger, bytes: bytes, remaining: r.ledger.room(0)})
+	return r.explain(&shortage{account: &r.ledger, bytes: bytes, tag: tag})
 }
 
-// explain says why the account of short could not give its bytes. The sums add
-// up to the charge: what is charged and not otherwise accounted for is live,
-// which includes grants that are on their way to the device. A claim that is
-// short is short for everybody's sums: it names no holders.
-func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError {
-	e := &core.OutOfBudgetError{Requested: short.bytes, Tag: tag, Limit: r.Limit(), LimitedBy: *r.limitedBy.Load(), Remaining: short.remaining}
-	if c, ok := short.account.(*claim); ok {
-		e.Claim, e.Reserved = c.id, c.bytes
-	}
-	held := r.holdings(true)
+// explain says why the account of short could not give its bytes, by one look at the books. The sums
+// add up to the charge that the look finds, and Remaining is what that leaves of the limit: no figure is
+// of another moment. Grants that are on their way to the device are live. A claim that is short says
+// what it had when it refused, and names no holders.
+func (r *Resource) explain(short *shortage) *core.OutOfBudgetError {
+	limit := r.ledger.limit.Load()
+	e := &core.OutOfBudgetError{Requested: short.bytes, Tag: short.tag, Limit: boundOf(limit), LimitedBy: *r.limitedBy.Load()}
+	held, lent := r.holdings(true)
 	r.claims.addTo(held)
 	holders := held.list()
 	for _, h := range holders {
@@ -53,12 +51,15 @@ func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError
 			e.Quarantined += h.Bytes
 		case core.Claimed:
 			e.Claimed += h.Bytes
+		default:
+			e.Live += h.Bytes
 		}
 	}
-	e.Live = less(r.charged(), e.Pending+e.Quarantined+e.Claimed)
-	if e.Claim != 0 {
+	if c, ok := short.account.(*claim); ok {
+		e.Claim, e.Reserved, e.Remaining = c.id, c.bytes, short.remaining
 		return e
 	}
+	e.Remaining = roomIn(limit, less(e.Live+e.Pending+e.Quarantined+e.Claimed, lent), short.lendable)
 	e.Holders = slices.Clone(holders[:min(namedHolders, len(holders))]) // logs keep it, and not the list of all
 	return e
 }

@@ -3,13 +3,19 @@ package budget
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -177,4 +183,64 @@ func TestAReapHelpsAReservation(t *testing.T) {
 	}
 	d.onReap = func() { d.pass(1, 1) }
 	mustReserve(t, r, 90)
+}
+
+// Other streams allocate, free, reserve and change the limit while a request is refused. The figures of each refusal
+// must be of one moment all the same: they leave less than was requested, and the holders hold no more than there is.
+func TestTheFiguresOfARefusalSayWhyWhateverOthersDoMeanwhile(t *testing.T) {
+	const limit, streams = 1000, 4
+	d := newDevice()
+	for name, c := range map[string]struct {
+		upstream core.Resource
+		pass     func(core.StreamID)
+	}{
+		"released at once":    {&leaf{}, func(core.StreamID) {}},
+		"pending for a while": {d, func(stream core.StreamID) { d.pass(stream, 1) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seed := time.Now().UnixNano()
+			r := newBudget(t, c.upstream, Config{Limit: limit})
+			var refusals, untrue atomic.Int64
+			check := func(err error) {
+				if e, ok := errors.AsType[*core.OutOfBudgetError](err); ok {
+					refusals.Add(1)
+					if err := refuse.Untrue(e); err != nil && untrue.Add(1) == 1 {
+						t.Errorf("seed %d: %v", seed, err)
+					}
+				}
+			}
+			var group sync.WaitGroup
+			for i := range core.StreamID(2 * streams) {
+				group.Go(func() {
+					rnd := rand.New(rand.NewPCG(uint64(seed), uint64(i)))
+					for range 2000 {
+						req := core.Request{Bytes: 1 + rnd.Uint64N(limit/2), Stream: i % streams, Tag: core.Tag(strconv.Itoa(rnd.IntN(3)))}
+						if rnd.IntN(3) == 0 {
+							c, err := r.Reserve(context.Background(), req.Bytes, req.Tag)
+							if check(err); err == nil {
+								req.Claim, req.Requested = c.ID, 1+rnd.Uint64N(req.Bytes)
+							}
+						}
+						b, err := r.Allocate(context.Background(), req)
+						if check(err); err == nil {
+							_, err = r.Deallocate(context.Background(), b.ID)
+							expect.Success(t, err)
+						}
+						if req.Claim != 0 {
+							_ = r.ReleaseClaim(context.Background(), req.Claim)
+						}
+						if rnd.IntN(50) == 0 {
+							r.SetLimit(limit - rnd.Uint64N(limit/4))
+						}
+						c.pass(core.StreamID(rnd.IntN(streams)))
+					}
+				})
+			}
+			group.Wait()
+			if refusals.Load() == 0 {
+				t.Error("nothing was refused: nothing is tried")
+			}
+			t.Logf("%d refusals, %d of them untrue", refusals.Load(), untrue.Load())
+		})
+	}
 }

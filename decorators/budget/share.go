@@ -30,6 +30,7 @@ type keep struct {
 	// cured: reaped is the error of the reap that was made for the error first.
 	cured         bool
 	first, reaped error
+	looks         int // that found room
 }
 
 func (k *keep) undo() {
@@ -154,11 +155,13 @@ func (s share) Prepare(_ context.Context, o *path.Op) (err error) {
 // shortage is the error of an account that lacks the bytes. The caller gets the explained refusal made from
 // it; a layer that asks for that meanwhile gets the same.
 type shortage struct {
-	of               *Resource
-	account          account
-	bytes, remaining uint64
-	tag              core.Tag
-	explained        *core.OutOfBudgetError
+	of      *Resource
+	account account
+	// remaining is what the account could have given when it refused, less than bytes. lendable is how much of that is
+	// pending on the stream.
+	bytes, remaining, lendable uint64
+	tag                        core.Tag
+	explained                  *core.OutOfBudgetError
 }
 
 func (s *shortage) Error() string { return fmt.Sprintf("%d bytes short of budget", s.bytes) }
@@ -175,12 +178,34 @@ func (s *shortage) Is(target error) bool {
 func (s *shortage) As(target any) bool {
 	to, ok := target.(**core.OutOfBudgetError)
 	if ok {
-		if s.explained == nil {
-			s.explained = s.of.explain(s.tag, s)
-		}
-		*to = s.explained
+		*to = s.refusal()
 	}
 	return ok
+}
+
+// refusal is the explanation, made if there is none yet.
+func (s *shortage) refusal() *core.OutOfBudgetError {
+	if s.explained == nil {
+		s.look()
+	}
+	return s.explained
+}
+
+// maxLooks is how often one request tries again because a look at the books found room for it. Others may take
+// that each time.
+const maxLooks = 16
+
+// look explains the shortage, and reports whether there is room for the request by now: then it is worth another
+// try. Bytes that no stream's books had when they were read are on their way from one to another. The explanation
+// counts them as live, so that its figures are those of the account that refused.
+func (s *shortage) look() (room bool) {
+	e := s.of.explain(s)
+	if s.explained = e; e.Remaining < e.Requested {
+		return false
+	}
+	e.Live += e.Remaining - s.remaining
+	e.Remaining = s.remaining
+	return true
 }
 
 // shortageIn is the budget's own shortage, nil if err is something else.
@@ -192,7 +217,8 @@ func (r *Resource) shortageIn(err error) *shortage {
 }
 
 // Cure gives the charge back, which others may need while memory is sought, and reaps, once: what lacks may be on
-// its way.
+// its way. From then on it looks at the books after each try that lacked budget. A request is refused only if
+// that look finds no room either.
 func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
 	short := s.r.shortageIn(err)
 	if o.Free || short == nil && !errors.Is(err, core.ErrOutOfMemory) {
@@ -201,7 +227,11 @@ func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
 	k := s.keepOf(o)
 	k.undo()
 	if k.cured {
-		return false
+		if short == nil || !short.look() || k.looks == maxLooks {
+			return false
+		}
+		k.looks++
+		return true
 	}
 	k.cured, k.first = true, err
 	k.reaped = s.r.upstream.ReapPending(ctx)

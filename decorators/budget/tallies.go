@@ -66,7 +66,10 @@ func (r *Resource) RenewTags() {
 // stream's books for a few tags at a time and makes no device call, so it can
 // be read for metrics; each tag's bytes on a stream are of one instant, all
 // together are not.
-func (r *Resource) Holders() []core.Holder { return r.holdings(false).list() }
+func (r *Resource) Holders() []core.Holder {
+	held, _ := r.holdings(false)
+	return held.list()
+}
 
 // holdings is what tags hold, by state.
 type holdings map[holding]sum
@@ -95,11 +98,14 @@ func (h holdings) list() []core.Holder {
 	return holders
 }
 
-// holdings is what is in blocks; and in those that are asked for, as if they were live, if charged is set.
-func (r *Resource) holdings(charged bool) holdings {
-	held := holdings{}
+// holdings is what is in blocks; and in those that are asked for, as if they were live, if charged is set. It says
+// how many of the pending bytes are lent.
+func (r *Resource) holdings(charged bool) (held holdings, lent uint64) {
+	held = holdings{}
 	for _, l := range r.streams.list() {
-		for _, t := range l.snapshot() {
+		tallies, loans := l.snapshot()
+		lent += loans
+		for _, t := range tallies {
 			for state, s := range t.in {
 				if core.BlockState(state) != asked {
 					held.add(t.tag, core.BlockState(state), s)
@@ -109,16 +115,16 @@ func (r *Resource) holdings(charged bool) holdings {
 			}
 		}
 	}
-	return held
+	return held, lent
 }
 
 // glimpse is how many tallies are copied at a time: an allocation on the stream
 // waits for no more.
 const glimpse = 64
 
-// snapshot is a copy of the stream's tallies. When some are forgotten meanwhile,
+// snapshot is a copy of the stream's tallies, and what is lent. When some are forgotten meanwhile,
 // which is seldom, it begins again: others took their places.
-func (l *streamLedger) snapshot() (seen []tally) {
+func (l *streamLedger) snapshot() (seen []tally, lent uint64) {
 	for forgotten, done := 0, false; !done; {
 		seen = slices.Grow(seen, glimpse) // not under the lock
 		l.mu.Lock()
@@ -128,8 +134,8 @@ func (l *streamLedger) snapshot() (seen []tally) {
 		for _, t := range l.order[len(seen):min(len(seen)+glimpse, len(l.order))] {
 			seen = append(seen, *t)
 		}
-		done = len(seen) == len(l.order)
+		done, lent = len(seen) == len(l.order), l.lent()
 		l.mu.Unlock()
 	}
-	return seen
+	return seen, lent
 }

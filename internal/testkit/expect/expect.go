@@ -4,7 +4,12 @@ package expect
 import (
 	"errors"
 	"fmt"
+
+	"github.com/fencepost-gpu/fencepost/internal/audit"
 )
+
+// Nearly every test imports this package, so that nearly all answers are checked.
+func init() { audit.Listen(audit.Panic) }
 
 // T is what it needs of a test, a benchmark, or a program of package rapid's.
 type T interface {

@@ -1,7 +1,14 @@
 // Package must ends a test whose preparations fail.
 package must
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/internal/audit"
+)
+
+// Nearly every test imports this package, so that nearly all answers are checked.
+func init() { audit.Listen(audit.Panic) }
 
 // T is what it needs of a test, a benchmark, or a program of package rapid's.
 type T interface {
