@@ -25,6 +25,8 @@ type limited struct {
 	passAt         int64
 	// onRefusal, if not nil, is called at each refusal.
 	onRefusal func()
+	// refuses, if not nil, is what it refuses with, instead of a budget's figures.
+	refuses error
 }
 
 func (l *limited) room(bytes uint64) error {
@@ -33,6 +35,9 @@ func (l *limited) room(bytes uint64) error {
 		l.refused.Add(1)
 		if l.onRefusal != nil {
 			l.onRefusal()
+		}
+		if l.refuses != nil {
+			return l.refuses
 		}
 		return &core.OutOfBudgetError{Requested: bytes, Remaining: l.limit - min(used, l.limit), Limit: l.limit, Pending: s.Pending.Bytes, Live: s.Live.Bytes}
 	}
@@ -95,6 +100,48 @@ func TestARequestWaitsForWhatTheGuardHeldAndTheDeviceHasNotPassed(t *testing.T) 
 			b.empty()
 			b.want()
 		})
+	}
+}
+
+// The device may pass a free at any moment: also after a request was refused for it, and before anything has looked
+// what is pending. The request that finds nothing pending then is made again.
+func TestMemoryThatComesBackBetweenATryAndTheLookIsNotMissed(t *testing.T) {
+	claim := func(b *bench) error { _, err := b.guard.Reserve(ctx, 4096, "second"); return err }
+	block := func(isolated bool) func(*bench) error {
+		return func(b *bench) error {
+			block, err := b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2, Isolated: isolated})
+			if err == nil {
+				b.free(block)
+			}
+			return err
+		}
+	}
+	for name, c := range map[string]struct {
+		ask     func(*bench) error
+		refuses error
+	}{
+		"a block, refused by a budget":                 {block(false), nil},
+		"a block, refused by a budget without figures": {block(false), &core.OutOfBudgetError{Requested: 4096, Limit: 6000, Remaining: 1}},
+		"a block, refused by the device":               {block(false), errMemory},
+		"an isolated block, refused by a budget":       {block(true), nil},
+		"an isolated block, refused by the device":     {block(true), errMemory},
+		"a reservation": {claim, nil},
+		"a reservation by a budget that tells no figure": {claim, &core.OutOfBudgetError{Requested: 4096, Limit: 6000, Remaining: 1}},
+	} {
+		for _, mode := range []debugguard.Mode{debugguard.Off, debugguard.Ledger, debugguard.Sample} {
+			t.Run(name+" under "+mode.String(), func(t *testing.T) {
+				b, l, _ := newLimited(t, 6000, 0, func(c *debugguard.Config) { c.Advanced.Patience, c.SampleBytes = time.Minute, 1<<40 })
+				b.fake.Isolate(512)
+				b.mode(mode)
+				b.free(b.alloc(4096))
+				l.onRefusal, l.refuses = l.Pass, c.refuses
+				must.Do(t, c.ask(b))
+				if l.refused.Load() == 0 {
+					t.Error("it was never refused: nothing is tried")
+				}
+				b.empty()
+			})
+		}
 	}
 }
 

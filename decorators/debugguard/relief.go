@@ -282,6 +282,7 @@ type pendingWait struct {
 	seen    signs
 	pause   time.Duration // before it asks again: others may free and take all the time
 	pending uint64        // bytes that were on their way when it began
+	last    bool          // the request was made for the last time
 }
 
 // signs are what changes when something came of a wait.
@@ -319,21 +320,25 @@ func (e *waitedError) Unwrap() error { return e.refusal }
 func (e *waitedError) of(refusal error) error { return &waitedError{refusal, e.took, e.pending} }
 
 // pendingMemory is the memory that is freed and that the device has not come to, if it may make room
-// for a request that was refused with err. What open intents keep does not count.
+// for a request that was refused with err. For a budget that is what the refusal calls pending: the books of the
+// layers beneath may have let go of it, and the budget not heard. What open intents keep does not count.
 func (r *Resource) pendingMemory(err error) (now signs, bytes uint64) {
 	st := r.upstream.Stats()
 	now = signs{st.Pending.Bytes, st.OwnPool.Behind, st.Deallocations, st.Charged}
-	bytes = less(now.pending, r.blockedFrees.amount().Bytes)
-	if short, ok := errors.AsType[*core.OutOfBudgetError](err); !ok {
-		bytes += now.behind
-	} else if short.Remaining+bytes < short.Requested {
-		bytes = 0
+	short, ok := errors.AsType[*core.OutOfBudgetError](err)
+	if !ok {
+		return now, less(now.pending, r.blockedFrees.amount().Bytes) + now.behind
+	}
+	if r.pendingSuffices(err) {
+		bytes = less(short.Pending, r.blockedFrees.amount().Bytes)
 	}
 	return now, bytes
 }
 
 // goOn waits until something may have come of the frees that the device has yet to
-// come to, and reports whether it is worth asking again. It begins the wait, if it has not begun.
+// come to, and reports whether it is worth asking again. It begins the wait, if it has not begun. When there is
+// nothing to wait for, or no time, the request is made once more: what was pending may have come back since
+// it was refused. So a refusal that stands is younger than a look that found nothing.
 func (r *Resource) goOn(ctx context.Context, w *pendingWait, req *core.Request, err error) bool {
 	if r.cfg.Advanced.Patience < 0 || ctx.Err() != nil {
 		return false
@@ -341,7 +346,7 @@ func (r *Resource) goOn(ctx context.Context, w *pendingWait, req *core.Request, 
 	now, bytes := r.pendingMemory(err)
 	if w.began.IsZero() {
 		if bytes == 0 {
-			return false
+			return w.onceMore()
 		}
 		w.began, w.pending = time.Now(), bytes
 		w.patient, w.end = context.WithTimeout(ctx, r.cfg.Advanced.Patience)
@@ -350,9 +355,15 @@ func (r *Resource) goOn(ctx context.Context, w *pendingWait, req *core.Request, 
 		}
 		r.forwarded.waiting.Add(1)
 	}
+	if bytes > 0 && w.patient.Err() == nil {
+		w.last = false
+	}
 	time.Sleep(w.pause)
 	w.pause = min(2*w.pause+time.Microsecond, time.Millisecond)
-	return deadline.Poll(w.patient, func() (bool, error) {
+	if w.patient.Err() != nil {
+		return ctx.Err() == nil && w.onceMore()
+	}
+	ended := deadline.Poll(w.patient, func() (bool, error) {
 		if w.seen != now {
 			w.seen = now
 			return true, nil
@@ -363,7 +374,18 @@ func (r *Resource) goOn(ctx context.Context, w *pendingWait, req *core.Request, 
 		reaped := r.upstream.ReapPending(w.patient) // one that fails, the next request tells, if it lasts
 		now, bytes = r.pendingMemory(err)
 		return false, reaped
-	}) == nil
+	})
+	if errors.Is(ended, errNothingPending) || w.patient.Err() != nil {
+		return ctx.Err() == nil && w.onceMore()
+	}
+	return ended == nil // else the device fails
+}
+
+// onceMore reports whether the request is to be made for the last time, which is after a look that found nothing.
+func (w *pendingWait) onceMore() bool {
+	last := w.last
+	w.last = true
+	return !last
 }
 
 var errNothingPending = errors.New("no freed memory is pending")
