@@ -119,7 +119,7 @@ func (g *Gate) Enter(ctx context.Context, job string, shape Shape) (*Admission, 
 	case ctx == nil:
 		return nil, refuse.Nil(op, "ctx", "pass the request's context, or context.Background()")
 	case ctx.Err() != nil:
-		return nil, waitError(ctx, job)
+		return nil, endError(ctx, job, "did not ask to be let in")
 	}
 	a := &Admission{gate: g, job: names.Bound(job), shape: shape, prediction: g.model.Predict(job, shape), decided: make(chan struct{})}
 	g.mu.Lock()
@@ -134,7 +134,7 @@ func (g *Gate) Enter(ctx context.Context, job string, shape Shape) (*Admission, 
 	case <-a.decided:
 	case <-ctx.Done():
 		g.giveUp(a, place)
-		return nil, waitError(ctx, job)
+		return nil, endError(ctx, job, "waited to be let in")
 	}
 	if a.refused != nil {
 		return nil, a.refused
@@ -182,12 +182,13 @@ func (g *Gate) giveUp(a *Admission, place int) {
 	}
 }
 
-func waitError(ctx context.Context, job string) error {
+// endError is the error of a job that was not let in before its context ended.
+func endError(ctx context.Context, job, did string) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); !errors.Is(cause, err) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	return fmt.Errorf("the job %q waited to be let in: %w", names.Bound(job), err)
+	return fmt.Errorf("the job %q %s: %w", names.Bound(job), did, err)
 }
 
 // Reserved is how many bytes are set aside for the job now, whether it uses them or not.

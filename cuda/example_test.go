@@ -1,7 +1,6 @@
 package cuda_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -54,14 +53,12 @@ func check(errs ...error) {
 	}
 }
 
-func ExampleStreamPool_Acquire() {
+func ExampleStreamPool_TryAcquire() {
 	e := openExample()
 	defer e.close()
 
 	query, index := e.lease("query"), e.lease("index")
-	bounded, cancel := context.WithTimeout(ctx, 0)
-	defer cancel()
-	_, err := e.streams.Acquire(bounded, "report")
+	_, err := e.streams.TryAcquire(ctx, "report")
 	fmt.Println("third lease of two refused:", errors.Is(err, cuda.ErrNoStream))
 
 	check(query.Release())

@@ -188,7 +188,8 @@ func (p *StreamPool) makeIdle(s *stream) error {
 
 // Acquire leases a stream. If all are leased it waits for one until ctx ends;
 // the error then matches both [ErrNoStream] and ctx's, and names the longest
-// lease. tag says what the lease is for. From when Close begins the error is
+// lease. If ctx ends before, or while a stream is made, the error matches ctx's alone.
+// tag says what the lease is for. From when Close begins the error is
 // one that matches [core.ErrClosed], for those who wait then too.
 func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) {
 	if err := needPool("Acquire", p); err != nil {
@@ -197,17 +198,26 @@ func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) 
 	if p.closed.Load() {
 		return nil, p.explain("Acquire", errPoolClosed)
 	}
-	if p.pool.Stat().IdleResources() > 0 && ctx.Err() == nil {
+	if err := ctx.Err(); err != nil {
+		p.refused.Add(1)
+		return nil, fmt.Errorf("no stream was asked for: the context has ended: %w", err)
+	}
+	st := p.pool.Stat()
+	if st.IdleResources() > 0 {
 		if res, err := p.pool.TryAcquire(ctx); err == nil {
 			return p.grant("Acquire", res, nil, tag)
 		}
 	}
+	full, began := st.AcquiredResources() == p.max, time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.open, cancel)() // the holder of every stream may wait for this lease
 	p.waiting.Add(1)
 	res, err := p.pool.Acquire(ctx)
 	p.waiting.Add(-1)
+	if err != nil && ctx.Err() != nil {
+		err = &gaveUp{cause: err, full: full, waited: time.Since(began)}
+	}
 	return p.grant("Acquire", res, err, tag)
 }
 
@@ -260,6 +270,17 @@ func (p *StreamPool) observe(op string, err error) error {
 	return err
 }
 
+// gaveUp is the end of a wait for a stream with its context.
+type gaveUp struct {
+	cause error
+	// full: all streams were leased when the wait began.
+	full   bool
+	waited time.Duration
+}
+
+func (e *gaveUp) Error() string { return e.cause.Error() }
+func (e *gaveUp) Unwrap() error { return e.cause }
+
 func (p *StreamPool) explain(op string, err error) error {
 	p.refused.Add(1)
 	if errors.Is(err, core.ErrDriver) {
@@ -279,7 +300,14 @@ func (p *StreamPool) explain(op string, err error) error {
 	if errors.Is(err, puddle.ErrNotAvailable) {
 		return fmt.Errorf("%w: %s; give a lease back, wait with Acquire, or raise Config.Streams (FENCEPOST_STREAMS; StreamPoolConfig.Max of a pool made by hand)", ErrNoStream, detail)
 	}
-	return fmt.Errorf("%w: %s: %w", ErrNoStream, detail, err)
+	w, _ := errors.AsType[*gaveUp](err)
+	switch {
+	case w == nil:
+		return fmt.Errorf("acquiring a stream: %w", err)
+	case st.Leased >= st.Max || w.full:
+		return fmt.Errorf("%w: %s, after a wait of %v: %w", ErrNoStream, detail, w.waited.Round(time.Millisecond), w.cause)
+	}
+	return fmt.Errorf("no stream was made within %v: %s: %w", w.waited.Round(time.Millisecond), detail, w.cause)
 }
 
 // Handle returns the driver's handle of a leased stream, for enqueueing work.

@@ -86,10 +86,8 @@ func TestFullPoolSaysWhoHoldsTheStreams(t *testing.T) {
 	b.Lease(t, "nightly-index")
 	time.Sleep(2 * time.Millisecond)
 	b.Lease(t, "query")
-	bounded, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-	defer cancel()
-	_, err := b.Streams.Acquire(bounded, "late")
-	if !errors.Is(err, cuda.ErrNoStream) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"nightly-index"`) {
+	_, err := b.Streams.Acquire(canceledWhen(t, func() bool { return b.Streams.Stats().Waiting == 1 }), "late")
+	if !errors.Is(err, cuda.ErrNoStream) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `"nightly-index"`) {
 		t.Errorf("Acquire: %v", err)
 	}
 	_, err = b.Streams.TryAcquire(ctx, "late")
@@ -100,6 +98,71 @@ func TestFullPoolSaysWhoHoldsTheStreams(t *testing.T) {
 	equal(t, "refused", st.Refused, 2)
 	equal(t, "oldest", st.OldestTag, "nightly-index")
 	equal(t, "waiting", st.Waiting, 0)
+}
+
+// canceledWhen is a context that ends when something holds.
+func canceledWhen(t *testing.T, holds func() bool) context.Context {
+	t.Helper()
+	ending, cancel := context.WithCancel(ctx)
+	t.Cleanup(cancel)
+	go func() {
+		defer cancel()
+		for ending.Err() == nil && !holds() {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}()
+	return ending
+}
+
+// The end of a context is no want of streams, if none was asked for, or the driver took the time.
+func TestOnlyAFullPoolHasNoStream(t *testing.T) {
+	for name, full := range map[string]bool{"free streams": false, "no free stream": true} {
+		b := newBench(t, capacity(1))
+		held := b.Lease(t, "held")
+		if !full {
+			must(t, held.Release())
+		}
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err := b.Streams.Acquire(ended, "late")
+		if !errors.Is(err, context.Canceled) || errors.Is(err, cuda.ErrNoStream) || strings.Contains(err.Error(), "leased") {
+			t.Errorf("%s, and a context that had ended: %v", name, err)
+		}
+		equal(t, "refused", b.Streams.Stats().Refused, 1)
+	}
+	making, goOn := make(chan struct{}), make(chan struct{})
+	b := newBench(t, capacity(2), func(c *teststack.Config) {
+		wrap := c.Wrap
+		c.Wrap = func(d driver.Driver) driver.Driver { return slowStreams{wrap(d), making, goOn} }
+	})
+	got := make(chan error)
+	ending, cancel := context.WithCancel(ctx)
+	go func() {
+		_, err := b.Streams.Acquire(ending, "slow")
+		got <- err
+	}()
+	<-making
+	cancel()
+	if err := <-got; !errors.Is(err, context.Canceled) || errors.Is(err, cuda.ErrNoStream) {
+		t.Errorf("the driver makes a stream: %v", err)
+	}
+	close(goOn)
+}
+
+// slowStreams is a driver that makes a stream once it is told to go on.
+type slowStreams struct {
+	driver.Driver
+	making chan<- struct{}
+	goOn   <-chan struct{}
+}
+
+func (d slowStreams) StreamCreate() (driver.Stream, error) {
+	select {
+	case d.making <- struct{}{}:
+		<-d.goOn
+	case <-d.goOn:
+	}
+	return d.Driver.StreamCreate()
 }
 
 // A refusal tells of the moment in which all were leased, whatever came back since.
