@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // Admit reserves for a job, before it begins, what the last jobs of its name and [Shape] have needed: the upper end of what
@@ -167,7 +169,7 @@ func (r *Runtime) predict(s *jobState, o *jobOptions) error {
 	if !o.reserve {
 		o.wait = math.MaxInt64
 	}
-	o.unknown, o.reserve, o.least, o.bytes = false, true, max(1, f.Low), min(f.Bytes, limit)
+	o.unknown, o.reserve, o.least, o.bytes = false, true, max(1, f.Low), max(1, min(f.Bytes, limit))
 	return nil
 }
 
@@ -239,35 +241,81 @@ func allocate[T cuda.Element](s *jobState, n int, on core.StreamID) (*cuda.Slice
 type learned struct {
 	model   *admit.Model
 	file    string
-	logger  *slog.Logger
 	changed atomic.Bool
+}
+
+// learnedFiles are the models of the files that runtimes of this process have open, by path: several
+// runtimes with one file learn together.
+var learnedFiles = struct {
+	mu     sync.Mutex
+	byPath map[string]*learnedFile
+}{byPath: map[string]*learnedFile{}}
+
+type learnedFile struct {
+	model *admit.Model
+	users int
+}
+
+// openLearnedFile reads a file, or shares the model of one that is open. Errors are those of [admit.Load]: for
+// a file that is damaged, or not there yet, there is a model of nothing too.
+func openLearnedFile(path string) (*admit.Model, error) {
+	l := &learnedFiles
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f := l.byPath[path]; f != nil {
+		f.users++
+		return f.model, nil
+	}
+	model, err := admit.Load(path)
+	switch {
+	case errors.Is(err, admit.ErrModelFile), errors.Is(err, fs.ErrNotExist):
+		model = new(admit.Model)
+	case err != nil:
+		return nil, err
+	}
+	l.byPath[path] = &learnedFile{model, 1}
+	return model, err
+}
+
+// closeLearnedFile gives a model up: after the last of its runtimes the file is read anew.
+func closeLearnedFile(path string) {
+	l := &learnedFiles
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f := l.byPath[path]; f.users > 1 {
+		f.users--
+	} else {
+		delete(l.byPath, path)
+	}
 }
 
 // openLearned reads the file, if there is one. One that is damaged is told of, and written anew.
 func (r *Runtime) openLearned(cfg Config) error {
 	l := &r.learned
-	l.model, l.file, l.logger = cfg.Learned, cfg.LearnedFile, cmp.Or(cfg.Findings.Logger, slog.Default())
-	if l.file != "" && l.model == nil {
-		model, err := admit.Load(l.file)
-		switch {
-		case errors.Is(err, admit.ErrModelFile):
-			l.logger.Warn("fencepost: what jobs need is learned anew", "error", err)
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
-			return invalid("LearnedFile", err.Error())
-		}
-		l.model = model
-	}
-	if l.model == nil {
-		l.model = new(admit.Model)
-	}
-	if l.file == "" {
+	if l.model = cfg.Learned; cfg.LearnedFile == "" {
+		l.model = cmp.Or(l.model, new(admit.Model))
 		return nil
 	}
-	r.onClose(func(context.Context) error { return l.save() })
+	logger := cmp.Or(cfg.Findings.Logger, slog.Default())
+	var err error
+	if l.file, err = filepath.Abs(cfg.LearnedFile); err != nil {
+		return invalid("LearnedFile", err.Error())
+	}
+	if l.model == nil {
+		l.model, err = openLearnedFile(l.file)
+		if l.model == nil {
+			return invalid("LearnedFile", err.Error())
+		}
+		r.onClose(func(context.Context) error { closeLearnedFile(l.file); return nil })
+		if errors.Is(err, admit.ErrModelFile) {
+			logger.Warn("fencepost: what jobs need is learned anew", "error", err)
+		}
+	}
+	r.onClose(func(ctx context.Context) error { return deadline.Within(ctx, l.save) })
 	if cfg.inBackground() {
 		r.onClose(every(time.Minute, func(time.Time) {
 			if err := l.save(); err != nil {
-				l.logger.Warn("fencepost: what jobs need could not be saved", "error", err)
+				logger.Warn("fencepost: what jobs need could not be saved", "error", err)
 			}
 		}))
 	}
@@ -289,7 +337,7 @@ func (l *learned) save() error {
 // learn learns from a job that has ended. One that was broken off may have needed more than it had.
 func (l *learned) learn(s *jobState, a *core.JobAccount, whole bool) {
 	f := s.forecast
-	if f == nil || a.Requested == 0 || !whole && (f.Runs == 0 || a.Requested <= f.Bytes) {
+	if f == nil || !whole && (f.Runs == 0 || a.Requested <= f.Bytes) {
 		return
 	}
 	l.model.Observe(string(s.tag), f.shape, a.Requested)

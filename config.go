@@ -153,8 +153,10 @@ type Config struct {
 	// FENCEPOST_RESERVE_PASSES.
 	ReservePasses int
 	// Learned is what is known of the peaks of jobs, for [Admit]; several runtimes may share one. Nil is what LearnedFile has, or
-	// nothing. LearnedFile is where that is kept: it is read by Open, and written once a minute and by Close, if something was learned since. One that
-	// is damaged is warned of, and written anew. Empty keeps it in no file. FENCEPOST_LEARNED.
+	// nothing. LearnedFile keeps it: Open reads the file, and once a minute and Close add to it what was learned since. Several
+	// runtimes and processes may have one file: what each of them learns is added, and runtimes of one process learn together. A
+	// damaged file is warned of, and written anew. A path that is no regular file is refused. Empty keeps it in no file.
+	// FENCEPOST_LEARNED.
 	Learned     *admit.Model
 	LearnedFile string
 	// Guard is the debug guard's mode, such as GuardHunt or "hunt:bisect+delay"; empty

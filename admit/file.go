@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
+	"io/fs"
+	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 
@@ -22,11 +22,13 @@ import (
 // or version. Learning begins anew then, and [Model.Save] may replace the file.
 var ErrModelFile = errors.New("not a file of learned peaks that this version reads")
 
-// A file is a line with the version and a checksum of what follows, and a JSON text.
+// A file is a line with the version and a checksum of what follows, and a JSON text. Files of older
+// versions of this module lack stamps.
 const (
 	magic    = "fencepost-admit"
 	version  = 1
 	maxBytes = 32 << 20
+	mostPeak = 1 << 64
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -36,51 +38,133 @@ type savedCurve struct {
 	Job   string       `json:"job"`
 	Names [2]string    `json:"shape"`
 	Runs  [][3]float64 `json:"runs"`
+	// Stamps are those of the runs, each but the first as the distance to the one before.
+	Stamps []stamp `json:"stamps,omitempty"`
+	From   stamp   `json:"from,omitempty"`
 }
 
-// Save writes what the model knows, in one step: after an error or a crash the file is what it was
-// before. Errors are those of the file system. It blocks in it, and other calls go on meanwhile.
+// record is what a file has of a kind: its runs by their stamps, and the stamp from which on they count.
+type record struct {
+	runs []run
+	from stamp
+}
+
+// records are those of a model or a file.
+type records map[kind]record
+
+// Save adds what the model has learned to a file, in one step: after an error or a crash the file
+// is what it was before. Several models and processes may save to one file, also at once, and
+// nothing that one of them has learned is lost: of each kind of job the file keeps the last 256 runs of
+// all, and of all kinds the 256 that ran last. The model takes over the kinds that it did not know. A file
+// that is damaged or of another version is replaced.
+//
+// Errors are those of the file system, and one for a path that is no regular file. It blocks in the
+// file system, and for 10 s at most while others save to a file of the same folder; other calls of
+// the model go on meanwhile.
 func (m *Model) Save(path string) error {
 	if m == nil {
 		return refuse.Nil("Model.Save", "model", "make one, as new(admit.Model)")
 	}
-	if err := wholefile.Write(path, m.encode()); err != nil {
+	err := wholefile.Update(path, maxBytes, func(text []byte, err error) ([]byte, error) {
+		all := m.records()
+		switch file, damaged := decode(text); {
+		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, wholefile.ErrTooLarge):
+			return nil, err
+		case err == nil && damaged == nil:
+			m.merge(all, file)
+		}
+		return all.encode(), nil
+	})
+	if err != nil {
 		return fmt.Errorf("saving learned peaks: %w", err)
 	}
 	return nil
 }
 
 // Load reads what [Model.Save] wrote. A file that is not there is an error that matches
-// [io/fs.ErrNotExist]; one that is damaged matches [ErrModelFile], and nothing is taken from it.
+// [io/fs.ErrNotExist]; one that is damaged matches [ErrModelFile], and nothing is taken from it. A
+// path that is no regular file is an error at once: Load does not wait for a pipe.
 func Load(path string) (*Model, error) {
-	file, err := os.Open(path)
-	if err != nil {
+	text, err := wholefile.Read(path, maxBytes)
+	if err != nil && !errors.Is(err, wholefile.ErrTooLarge) {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }()
-	text, err := io.ReadAll(io.LimitReader(file, maxBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	m, err := decode(text)
+	all, err := decode(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w; remove it to learn anew", path, ErrModelFile, err)
 	}
-	return m, nil
+	return modelOf(all), nil
 }
 
-func (m *Model) encode() []byte {
-	saved := []savedCurve{}
+func modelOf(all records) *Model {
+	m := &Model{}
+	for k, r := range all {
+		m.add(k, r)
+	}
+	return m
+}
+
+// records are what the model would write.
+func (m *Model) records() records {
+	all := records{}
 	if curves := m.curves.Load(); curves != nil {
 		for k, c := range *curves {
-			s := savedCurve{Job: k.job, Names: k.names}
 			c.mu.Lock()
-			for _, r := range c.runs[max(0, len(c.runs)-window):] {
-				s.Runs = append(s.Runs, [3]float64{r.size[0], r.size[1], math.Round(r.peak)})
-			}
+			all[k] = record{slices.Clone(c.runs[max(0, len(c.runs)-window):]), c.from}
 			c.mu.Unlock()
-			saved = append(saved, s)
 		}
+	}
+	return all
+}
+
+// merge adds what a file has to what the model knows, and has the model know what it did not.
+func (m *Model) merge(all, file records) {
+	m.mu.Lock()
+	forgot := maps.Clone(m.forgot)
+	m.mu.Unlock()
+	for k, r := range file {
+		if last, ok := forgot[k.job]; ok {
+			r.from = max(r.from, last+1)
+		}
+		if r = all[k].and(r); len(r.runs) > 0 {
+			all[k] = r
+		}
+	}
+	for len(all) > kinds {
+		delete(all, slices.MinFunc(slices.Collect(maps.Keys(all)), func(a, b kind) int { return cmp.Compare(all[a].last(), all[b].last()) }))
+	}
+	for k, r := range all {
+		if curves := m.curves.Load(); curves == nil || (*curves)[k] == nil && len(*curves) < kinds {
+			m.add(k, record{slices.Clone(r.runs), r.from})
+		}
+	}
+}
+
+func (r record) last() stamp { return r.runs[len(r.runs)-1].stamp }
+
+// and are the runs of both records that count in both.
+func (r record) and(other record) record {
+	both := record{append(slices.Clone(r.runs), other.runs...), max(r.from, other.from)}
+	both.runs = slices.DeleteFunc(both.runs, func(r run) bool { return r.stamp < both.from })
+	slices.SortFunc(both.runs, func(a, b run) int {
+		return cmp.Or(cmp.Compare(a.stamp, b.stamp), slices.Compare(a.size[:], b.size[:]), cmp.Compare(a.peak, b.peak))
+	})
+	both.runs = slices.Compact(both.runs)
+	both.runs = both.runs[max(0, len(both.runs)-window):]
+	return both
+}
+
+func (all records) encode() []byte {
+	saved := []savedCurve{}
+	for k, r := range all {
+		s := savedCurve{Job: k.job, Names: k.names, From: r.from}
+		last := stamp(0)
+		for _, r := range r.runs { // its peak is whole, or nothing
+			s.Runs = append(s.Runs, [3]float64{r.size[0], r.size[1], math.Floor(r.peak)})
+			s.Stamps = append(s.Stamps, r.stamp-last)
+			last = r.stamp
+		}
+		saved = append(saved, s)
 	}
 	slices.SortFunc(saved, func(a, b savedCurve) int {
 		return cmp.Or(strings.Compare(a.Job, b.Job), slices.Compare(a.Names[:], b.Names[:]))
@@ -89,7 +173,7 @@ func (m *Model) encode() []byte {
 	return append(fmt.Appendf(nil, "%s %d %08x\n", magic, version, crc32.Checksum(text, castagnoli)), text...)
 }
 
-func decode(text []byte) (*Model, error) {
+func decode(text []byte) (records, error) {
 	head, body, _ := bytes.Cut(text, []byte("\n"))
 	var of string
 	var v int
@@ -109,19 +193,40 @@ func decode(text []byte) (*Model, error) {
 	if len(saved) > kinds {
 		return nil, fmt.Errorf("it has %d kinds of jobs, and there are at most %d", len(saved), kinds)
 	}
-	m := &Model{}
+	all := records{}
 	for _, s := range saved {
 		k := kind{names.Bound(s.Job), [2]string{names.Bound(s.Names[0]), names.Bound(s.Names[1])}}
-		runs := make([]run, len(s.Runs))
-		for i, r := range s.Runs {
-			runs[i] = run{[2]float64{r[0], r[1]}, r[2]}
-			if r[0] < 0 || r[1] < 0 || r[2] < 1 || max(r[0], r[1], r[2]) > 1<<64 {
-				return nil, fmt.Errorf("the job %q has a run that there cannot be: %v", k.job, r)
-			}
+		r, err := s.record()
+		if err != nil {
+			return nil, fmt.Errorf("the job %q: %w", k.job, err)
 		}
-		if len(runs) == 0 || len(runs) > window || m.add(k, runs) != nil {
-			return nil, fmt.Errorf("the job %q is there twice, or has %d runs", k.job, len(runs))
-		}
+		all[k] = all[k].and(r) // two names may have become one
 	}
-	return m, nil
+	return all, nil
+}
+
+// record checks what a file says of a kind. Runs without stamps have their numbers, so that they are
+// the same for each process that reads them.
+func (s *savedCurve) record() (record, error) {
+	if len(s.Runs) == 0 || len(s.Runs) > window || len(s.Stamps) != len(s.Runs) && len(s.Stamps) > 0 {
+		return record{}, fmt.Errorf("it has %d runs with %d stamps", len(s.Runs), len(s.Stamps))
+	}
+	of, last := record{from: s.From}, stamp(0)
+	for i, r := range s.Runs {
+		if !(min(r[0], r[1], r[2]) >= 0 && max(r[0], r[1], r[2]) <= mostPeak) {
+			return record{}, fmt.Errorf("it has a run that there cannot be: %v", r)
+		}
+		distance := stamp(1)
+		if len(s.Stamps) > 0 {
+			distance = s.Stamps[i]
+		}
+		if last += distance; last == 0 || max(last, distance) > latest {
+			return record{}, fmt.Errorf("it has a run of a time that there cannot be: %d", last)
+		}
+		of.runs = append(of.runs, run{[2]float64{r[0], r[1]}, atLeastNothing(math.Floor(r[2])), last})
+	}
+	if of = of.and(record{}); len(of.runs) == 0 {
+		return record{}, errors.New("none of its runs counts")
+	}
+	return of, nil
 }

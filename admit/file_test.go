@@ -2,12 +2,17 @@ package admit_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/admit"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
@@ -77,6 +82,163 @@ func TestADamagedFileIsRefused(t *testing.T) {
 	}
 }
 
+// A path that is a pipe, a device or a folder is refused at once, and stays what it is.
+func TestWhatIsNoRegularFileIsRefused(t *testing.T) {
+	folder := t.TempDir()
+	paths := []string{folder, os.DevNull, filepath.Join(folder, "pipe")}
+	if err := exec.CommandContext(t.Context(), "mkfifo", paths[2]).Run(); err != nil {
+		paths = paths[:2]
+	}
+	for _, path := range paths {
+		before := must.Get(os.Stat(path))(t).Mode()
+		for what, call := range map[string]func() error{
+			"Load": func() error { _, err := admit.Load(path); return err },
+			"Save": func() error { return known().Save(path) },
+		} {
+			done := make(chan error, 1)
+			go func() { done <- call() }()
+			select {
+			case err := <-done:
+				if err == nil || errors.Is(err, admit.ErrModelFile) || !strings.Contains(err.Error(), "not a regular file") {
+					t.Errorf("%s of %s: %v", what, path, err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%s of %s does not end", what, path)
+			}
+		}
+		if after := must.Get(os.Stat(path))(t).Mode(); after != before {
+			t.Errorf("%s was %v and is %v", path, before, after)
+		}
+	}
+}
+
+// saver is what the processes do that the tests below start: each learns runs of a job of its own and of one
+// that all have, and saves after each.
+func saver(t *testing.T, path, name string, rounds int) {
+	t.Helper()
+	m := new(admit.Model)
+	for i := range rounds {
+		m.Observe(fmt.Sprint(name, i), admit.Shape{}, uint64(i)<<20)
+		m.Observe("shared", admit.ShapeOf("rows", i), uint64(i))
+		must.Do(t, m.Save(path))
+	}
+}
+
+func TestOneOfTheSavers(t *testing.T) {
+	path, name := os.Getenv("SAVER_PATH"), os.Getenv("SAVER_NAME")
+	if path == "" {
+		t.Skip("it is started by the tests below")
+	}
+	saver(t, path, name, must.Get(strconv.Atoi(os.Getenv("SAVER_ROUNDS")))(t))
+}
+
+func startSaver(t *testing.T, path, name string, rounds int) *exec.Cmd {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), must.Get(os.Executable())(t), "-test.run=^TestOneOfTheSavers$")
+	c.Env = append(os.Environ(), "SAVER_PATH="+path, "SAVER_NAME="+name, fmt.Sprint("SAVER_ROUNDS=", rounds))
+	must.Do(t, c.Start())
+	return c
+}
+
+// Two processes and two models of this one save to one file, at once and often.
+func TestSaversOfOneFileLoseNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peaks")
+	const rounds = 40
+	a, b := startSaver(t, path, "a", rounds), startSaver(t, path, "b", rounds)
+	var here sync.WaitGroup
+	for _, name := range []string{"c", "d"} {
+		here.Go(func() { saver(t, path, name, rounds) })
+	}
+	here.Wait()
+	must.Do(t, a.Wait(), b.Wait())
+	m := must.Get(admit.Load(path))(t)
+	for i := range rounds {
+		for _, name := range []string{"a", "b", "c", "d"} {
+			if p := m.Predict(fmt.Sprint(name, i), admit.Shape{}); p.Runs != 1 || p.Bytes < uint64(i)<<20 {
+				t.Errorf("of %s%d: %+v", name, i, p)
+			}
+		}
+	}
+	if p := m.Predict("shared", admit.ShapeOf("rows", 5)); p.Runs != 4*rounds {
+		t.Errorf("of the job of all %d runs are left, of %d", p.Runs, 4*rounds)
+	}
+	if entries := must.Get(os.ReadDir(filepath.Dir(path)))(t); len(entries) != 1 {
+		t.Error("there is more than the file:", entries)
+	}
+}
+
+func TestASaverThatIsKilledLeavesAWholeFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peaks")
+	must.Do(t, known().Save(path))
+	for i := range 15 {
+		savers := []*exec.Cmd{startSaver(t, path, fmt.Sprint("x", i, "-"), 10_000), startSaver(t, path, fmt.Sprint("y", i, "-"), 10_000)}
+		for before := must.Get(os.Stat(path))(t); ; time.Sleep(time.Millisecond) {
+			if after := must.Get(os.Stat(path))(t); !os.SameFile(before, after) {
+				break // they save
+			}
+		}
+		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+		for _, s := range savers {
+			must.Do(t, s.Process.Kill())
+			_ = s.Wait()
+		}
+		if p := must.Get(admit.Load(path))(t).Predict("shared", admit.ShapeOf("rows", 0)); p.Runs == 0 {
+			t.Fatal("what was saved is lost")
+		}
+	}
+	must.Do(t, new(admit.Model).Save(path))
+	if entries := must.Get(os.ReadDir(filepath.Dir(path)))(t); len(entries) != 1 {
+		t.Error("drafts are left:", entries)
+	}
+}
+
+// A change that a model has noticed, and a job that it forgot, do not come back from the file.
+func TestWhatIsForgottenStaysSo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peaks")
+	m := known()
+	must.Do(t, m.Save(path))
+	m.Forget("join")
+	for range 60 {
+		m.Observe("\"odd\"\n", admit.Shape{}, 1<<20) // 2^40 before
+	}
+	now := m.Predict("\"odd\"\n", admit.Shape{})
+	for range 2 {
+		must.Do(t, m.Save(path))
+		file := must.Get(admit.Load(path))(t)
+		if p := file.Predict("join", admit.ShapeOf("rows", 5).And("columns", 5)); p.Runs != 0 {
+			t.Errorf("a forgotten job is back: %+v", p)
+		}
+		if p := file.Predict("\"odd\"\n", admit.Shape{}); !near(p.Bytes, now.Bytes) || p.Runs > 60+64 {
+			t.Errorf("after a change %+v is predicted, and from the file %+v", now, p)
+		}
+	}
+	m.Observe("join", admit.ShapeOf("rows", 5).And("columns", 5), 7)
+	must.Do(t, m.Save(path))
+	if p := must.Get(admit.Load(path))(t).Predict("join", admit.ShapeOf("rows", 5).And("columns", 5)); p.Runs != 1 {
+		t.Errorf("after it has run again: %+v", p)
+	}
+}
+
+// A model takes over from the file what it does not know, and of too many kinds those are kept that ran last.
+func TestOfTooManyKindsTheLastAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peaks")
+	old, young := new(admit.Model), new(admit.Model)
+	for i := range 200 {
+		old.Observe(fmt.Sprint("old", i), admit.Shape{}, 5)
+	}
+	for i := range 200 {
+		young.Observe(fmt.Sprint("young", i), admit.Shape{}, 5)
+	}
+	must.Do(t, old.Save(path), young.Save(path))
+	for what, m := range map[string]*admit.Model{"the file": must.Get(admit.Load(path))(t), "the model": young} {
+		for name, want := range map[string]int{"young0": 1, "young199": 1, "old199": 1, "old0": 0} {
+			if p := m.Predict(name, admit.Shape{}); p.Runs != want {
+				t.Errorf("%s has %d runs of %s", what, p.Runs, name)
+			}
+		}
+	}
+}
+
 func TestAFailedSaveLeavesTheFileAsItWas(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "peaks")
@@ -85,8 +247,8 @@ func TestAFailedSaveLeavesTheFileAsItWas(t *testing.T) {
 		t.Error("a folder that is not there:", err)
 	}
 	must.Do(t, new(admit.Model).Save(path)) // of nothing
-	if p := must.Get(admit.Load(path))(t).Predict("scan", admit.ShapeOf("rows", 100)); p.Runs != 0 {
-		t.Errorf("a model of nothing knows %+v", p)
+	if p := must.Get(admit.Load(path))(t).Predict("scan", admit.ShapeOf("rows", 100)); p.Runs != 256 {
+		t.Errorf("a model of nothing has removed what the file had: %+v", p)
 	}
 	entries := must.Get(os.ReadDir(folder))(t)
 	if len(entries) != 1 {

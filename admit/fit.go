@@ -17,10 +17,22 @@ const (
 	slack = 1.0 / 64
 )
 
-// run is one run of a job: what its size was, and its peak in bytes.
+// nothing is the peak of a run that needed no memory. It is above zero because errors are factors
+// too, and so far below one byte that a job that needs nothing is predicted to need nothing.
+const nothing = 0.25
+
+func atLeastNothing(peak float64) float64 {
+	if peak < 1 {
+		return nothing
+	}
+	return peak
+}
+
+// run is one run of a job: what its size was, its peak in bytes, and its stamp.
 type run struct {
-	size [2]float64
-	peak float64
+	size  [2]float64
+	peak  float64
+	stamp stamp
 }
 
 // point is a run on the one axis that its size was brought to.
@@ -332,7 +344,7 @@ func (f *fit) predict(size [2]float64) Prediction {
 		low *= 1 - 0.5/float64(f.runs)
 	}
 	high := f.reserve(base)
-	return Prediction{Bytes: whole(math.Ceil(high)), Low: whole(min(low, high)), High: whole(math.Ceil(max(2*high-base, f.reserve(f.step(base))))),
+	return Prediction{Bytes: upTo(high), Low: whole(min(low, high)), High: upTo(max(2*high-base, f.reserve(f.step(base)))),
 		Runs: f.runs, Known: f.runs >= enough && beyond <= 1.5}
 }
 
@@ -346,6 +358,14 @@ func (f *fit) step(base float64) float64 {
 		}
 	}
 	return base
+}
+
+// upTo is the whole bytes that an upper end takes, and none of less than one.
+func upTo(n float64) uint64 {
+	if n < 1 {
+		return 0
+	}
+	return whole(math.Ceil(n))
 }
 
 // whole is a number of bytes that there can be.

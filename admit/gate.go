@@ -87,8 +87,8 @@ func (g *Gate) tell() {
 	g.ledger.Told = g.ledger.Told[:0]
 }
 
-// Admission is a job inside. Its methods are safe for concurrent use and do not block; those of a nil
-// one hold and do nothing.
+// Admission is a job inside. Its methods are safe for concurrent use and do not block. A nil Admission
+// holds nothing: Reserved is 0, Observe returns a [core.InvalidRequestError], and the others do nothing.
 type Admission struct {
 	gate       *Gate
 	job        string
@@ -97,10 +97,11 @@ type Admission struct {
 	decided    chan struct{}
 
 	// The rest is under the gate's lock.
-	refused *NeverFitsError
-	grant   line.Grant
-	peak    uint64
-	left    bool
+	refused  *NeverFitsError
+	grant    line.Grant
+	peak     uint64
+	observed bool
+	left     bool
 }
 
 // Enter waits until there is room for a job of this name and shape, and reserves what it will
@@ -220,7 +221,7 @@ func (a *Admission) Observe(bytes uint64) error {
 	case bytes > mostBytes:
 		return &core.InvalidRequestError{Op: "Admission.Observe", Field: "bytes", Reason: fmt.Sprintf("%d: no device has so many; a difference below zero, perhaps", bytes)}
 	}
-	a.peak = max(a.peak, bytes)
+	a.peak, a.observed = max(a.peak, bytes), true
 	short := g.ledger.Use(&a.grant, bytes)
 	g.tell()
 	if short > 0 {
@@ -250,8 +251,8 @@ func (a *Admission) leave() {
 	a.gate.tell()
 }
 
-// Leave gives all back when the job has ended as it should: its peak is learned, if any was
-// observed. After Leave or [Admission.Abort] it does nothing.
+// Leave gives all back when the job has ended as it should. The model learns its peak, also one of 0,
+// if [Admission.Observe] was called. After Leave or [Admission.Abort] it does nothing.
 func (a *Admission) Leave() { a.end(true) }
 
 // Abort gives all back when the job was broken off, so that it may have needed more than was
@@ -265,13 +266,13 @@ func (a *Admission) end(whole bool) {
 	}
 	g := a.gate
 	g.mu.Lock()
-	peak, p, left := a.peak, a.prediction, a.left
+	peak, p, left, observed := a.peak, a.prediction, a.left, a.observed
 	a.left = true
 	g.mu.Unlock()
 	if left {
 		return
 	}
-	learns := whole && peak > 0 || peak > p.Bytes
+	learns := whole && observed || peak > p.Bytes
 	if learns {
 		g.model.Observe(a.job, a.shape, peak)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -63,6 +64,22 @@ type Prediction struct {
 type Model struct {
 	mu     sync.Mutex // of who adds a curve
 	curves atomic.Pointer[map[kind]*curve]
+	forgot map[string]stamp // jobs, and the last runs of them that are not to be learned from a file
+}
+
+// stamp tells runs apart, also those of several processes, and says which is later: microseconds
+// since 1970, and random bits.
+type stamp uint64
+
+const randomBits = 12
+
+// latest is the latest stamp that a file may have, of 2076.
+const latest stamp = 3 << 62
+
+// after is a stamp of now that is later than another one.
+func after(last stamp) stamp {
+	now := max(stamp(time.Now().UnixMicro()), last>>randomBits+1)
+	return now<<randomBits | stamp(rand.Uint64N(1<<randomBits))
 }
 
 type kind struct {
@@ -81,16 +98,16 @@ func (m *Model) Predict(job string, s Shape) Prediction {
 }
 
 // Observe learns the peak, in bytes, of a job that has ended as it should. One that was broken off
-// would teach less than jobs need. It does not block for long: now and then it computes for some
-// tens of microseconds.
+// would teach less than jobs need. A peak of 0 is learned too: the job needs no memory. It does not
+// block for long: now and then it computes for some tens of microseconds.
 func (m *Model) Observe(job string, s Shape, peak uint64) {
 	if m == nil {
 		return
 	}
-	k, r := kindOf(job, s), run{s.size(), max(1, float64(peak))}
+	k, r := kindOf(job, s), run{size: s.size(), peak: atLeastNothing(float64(peak))}
 	c := m.curve(k)
 	if c == nil {
-		if c = m.add(k, []run{r}); c == nil {
+		if c = m.add(k, record{runs: []run{r}}); c == nil {
 			return
 		}
 	}
@@ -99,16 +116,31 @@ func (m *Model) Observe(job string, s Shape, peak uint64) {
 
 // Forget forgets what was learned of a job, in all shapes: after a deploy, for instance, with which it
 // needs less than a limit that it was refused for, because a job that is refused teaches nothing.
+// [Model.Save] then drops these runs from its file. Another process that has learned the job must
+// forget it too.
 func (m *Model) Forget(job string) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	job = names.Bound(job)
+	last := after(0)
 	if old := m.curves.Load(); old != nil {
 		curves := maps.Clone(*old)
-		maps.DeleteFunc(curves, func(k kind, _ *curve) bool { return k.job == names.Bound(job) })
+		maps.DeleteFunc(curves, func(k kind, c *curve) bool {
+			if k.job == job {
+				last = max(last, stamp(c.used.Load()))
+			}
+			return k.job == job
+		})
 		m.curves.Store(&curves)
+	}
+	if m.forgot == nil {
+		m.forgot = map[string]stamp{}
+	}
+	if m.forgot[job] = last; len(m.forgot) > kinds {
+		delete(m.forgot, slices.MinFunc(slices.Collect(maps.Keys(m.forgot)), func(a, b string) int { return cmp.Compare(m.forgot[a], m.forgot[b]) }))
 	}
 }
 
@@ -122,12 +154,18 @@ func (m *Model) curve(k kind) *curve {
 }
 
 // add adds the curve of a kind, in place of the one whose last run is the longest ago if there are
-// too many. If it was added meanwhile it is returned, and has not learned the runs.
-func (m *Model) add(k kind, runs []run) *curve {
+// too many. If it was added meanwhile it is returned, and has not learned the runs. A run without a
+// stamp is of now. Runs from before the job was forgotten are left out.
+func (m *Model) add(k kind, of record) *curve {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.curve(k); c != nil {
 		return c
+	}
+	forgot := m.forgot[k.job]
+	of.runs = slices.DeleteFunc(of.runs, func(r run) bool { return r.stamp > 0 && r.stamp <= forgot })
+	if len(of.runs) == 0 {
+		return nil
 	}
 	curves := map[kind]*curve{}
 	if old := m.curves.Load(); old != nil {
@@ -138,9 +176,13 @@ func (m *Model) add(k kind, runs []run) *curve {
 			return cmp.Compare(curves[a].used.Load(), curves[b].used.Load())
 		}))
 	}
-	c := &curve{runs: runs}
-	c.used.Store(time.Now().UnixNano())
-	c.fit.Store(newFit(runs))
+	last := &of.runs[len(of.runs)-1]
+	if last.stamp == 0 {
+		last.stamp = after(forgot)
+	}
+	c := &curve{runs: of.runs, from: of.from}
+	c.used.Store(uint64(last.stamp))
+	c.fit.Store(newFit(of.runs))
 	curves[k] = c
 	m.curves.Store(&curves)
 	return nil
@@ -165,10 +207,11 @@ const (
 // curve is what is known of one kind of jobs.
 type curve struct {
 	fit  atomic.Pointer[fit]
-	used atomic.Int64 // when, in nanoseconds
+	used atomic.Uint64 // the last stamp
 
 	mu    sync.Mutex
 	runs  []run // the last of them, the newest last
+	from  stamp // runs before it say nothing any more
 	since int   // runs since the fit was made
 	every int   // after how many a new one is made
 	row   int   // runs in a row above the middle of the errors, or below if negative
@@ -188,10 +231,11 @@ func (c *curve) observe(r run) {
 	if len(c.runs) == 2*window {
 		c.runs = append(c.runs[:0], c.runs[window+1:]...)
 	}
+	r.stamp = after(stamp(c.used.Load()))
 	c.runs = append(c.runs, r)
 	c.since++
 	c.fell, c.wary = max(0, c.fell-1), max(0, c.wary-1)
-	c.used.Store(time.Now().UnixNano())
+	c.used.Store(uint64(r.stamp))
 	f := c.fit.Load()
 	base, beyond := f.base(r.size)
 	if score(r.peak, base, f.differ) < f.low {
@@ -222,11 +266,11 @@ func (c *curve) observe(r run) {
 		} else if c.fell > 0 {
 			c.fell, c.wary = 0, 2*window
 		}
-		c.runs = append(c.runs[:0], changed(f, c.runs)...)
+		c.replace(changed(f, c.runs))
 		c.row, c.out = 0, 0
 		c.refit()
 	case c.out == mixed && c.wary == 0: // nothing before says anything
-		c.runs = append(c.runs[:0], c.runs[len(c.runs)-2*sure:]...)
+		c.replace(c.runs[len(c.runs)-2*sure:])
 		c.row, c.out = 0, 0
 		c.refit()
 	case under && c.row > 0:
@@ -236,6 +280,19 @@ func (c *curve) observe(r run) {
 	case under, beyond > 1, c.row == 0 && f.raise > 1+c.extra,
 		(c.since >= c.every || f.runs <= window/8) && c.row <= 1 && (c.row >= -1 || c.wary > 0):
 		c.refit()
+	}
+}
+
+// replace forgets all runs but these. Those that are no more what was observed are later than those
+// that are.
+func (c *curve) replace(runs []run) {
+	c.from = runs[0].stamp
+	c.runs = append(c.runs[:0], runs...)
+	for i := range c.runs {
+		if c.runs[i].stamp < c.from {
+			c.runs[i].stamp = after(stamp(c.used.Load()))
+			c.used.Store(uint64(c.runs[i].stamp))
+		}
 	}
 }
 
@@ -283,7 +340,7 @@ func changed(f *fit, runs []run) []run {
 			continue
 		}
 		if math.Abs(factors[i]-before) <= math.Abs(factors[i]-now) { // it was before the change
-			r.peak = max(1, r.peak*now/before)
+			r.peak = atLeastNothing(min(math.Round(r.peak*now/before), mostPeak))
 		}
 		left = append(left, r)
 	}

@@ -346,18 +346,39 @@ func TestPredictionsAreMonotoneInEachSize(t *testing.T) {
 	}
 }
 
+// A job that needs no memory is known to need none, and a few runs that need some are followed.
+func TestNothingIsKnowledge(t *testing.T) {
+	for _, s := range []admit.Shape{{}, admit.ShapeOf("rows", 1000)} {
+		var m admit.Model
+		for range 25 {
+			m.Observe("lookup", s, 0)
+		}
+		if p := m.Predict("lookup", s); p.Bytes != 0 || p.Low != 0 || p.High != 0 || !p.Known || p.Runs != 25 {
+			t.Errorf("%+v", p)
+		}
+		for range 10 {
+			m.Observe("lookup", s, 1<<20)
+		}
+		if p := m.Predict("lookup", s); p.Bytes < 1<<20 || p.Bytes > 2<<20 {
+			t.Errorf("after a change: %+v", p)
+		}
+	}
+}
+
 // Whatever it is told, a model says something that can be.
 func FuzzPredictions(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 255, 0, 9, 200, 128, 64, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var m admit.Model
+		none := false // has needed nothing
 		sizes := func(b []byte) admit.Shape {
 			return admit.ShapeOf("x", int(b[0])<<(b[1]%56)).And("y", int(b[1])<<(b[0]%56))
 		}
 		for ; len(data) >= 4; data = data[4:] {
+			none = none || data[2] == 0
 			m.Observe("job", sizes(data), uint64(data[2])<<(data[3]%57))
 			for _, s := range []admit.Shape{sizes(data), sizes(data[1:]), sizes(data[2:])} {
-				if p := m.Predict("job", s); p.Low > p.Bytes || p.Bytes == 0 || p.Bytes > 1<<62 || p.Runs == 0 || p.Runs > 256 {
+				if p := m.Predict("job", s); p.Low > p.Bytes || p.Bytes == 0 && !none || p.Bytes > 1<<62 || p.Runs == 0 || p.Runs > 256 {
 					t.Fatalf("%v: %+v", s, p)
 				}
 			}

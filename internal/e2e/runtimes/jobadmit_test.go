@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -247,15 +248,16 @@ func TestUnknownJobsComeInOneByOne(t *testing.T) {
 			if i%3 == 0 {
 				name, options, count = "sort", append(options, rows(100)), &known
 			}
-			e2e.Succeed(t, name, rt.Do(context.Background(), name, func(*fencepost.Job) error {
+			broken := errors.New("it teaches nothing")
+			expect.Error(t, rt.Do(context.Background(), name, func(*fencepost.Job) error {
 				count.Add(1)
 				time.Sleep(time.Millisecond)
 				if u, k := unknown.Load(), known.Load(); u > 1 || u == 1 && k > 0 {
 					t.Errorf("%d jobs of which nothing is known run at once, and %d others", u, k)
 				}
 				count.Add(-1)
-				return nil
-			}, options...))
+				return broken
+			}, options...), broken, name)
 		})
 	}
 	all.Wait()
@@ -285,10 +287,10 @@ func TestAJobThatWasBrokenOffIsNoLesson(t *testing.T) {
 		}
 	}
 	predicted := func(name string) (bytes uint64) {
-		e2e.Succeed(t, "a look", rt.Do(t.Context(), name, func(j *fencepost.Job) error {
+		_ = rt.Do(t.Context(), name, func(j *fencepost.Job) error {
 			bytes = j.Account().Reserved
-			return nil
-		}, rows(1000), fencepost.Admit()))
+			return errors.New("a look")
+		}, rows(1000), fencepost.Admit())
 		return bytes
 	}
 	before := predicted("sort")
@@ -342,9 +344,65 @@ func TestWhatJobsNeedIsKeptInAFile(t *testing.T) {
 	if got := reserved(cfg); got < 5000 {
 		t.Errorf("after that %d bytes are reserved", got)
 	}
-	t.Setenv("FENCEPOST_LEARNED", t.TempDir())
-	_, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim})
-	expect.Error(t, err, core.ErrInvalidRequest, "a folder")
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if exec.CommandContext(t.Context(), "mkfifo", pipe).Run() != nil {
+		pipe = os.DevNull
+	}
+	for _, path := range []string{t.TempDir(), os.DevNull, pipe} {
+		t.Setenv("FENCEPOST_LEARNED", path)
+		done := make(chan error, 1)
+		go func() { done <- e2e.ErrorOf(fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim})) }()
+		select {
+		case err := <-done:
+			expect.Error(t, err, core.ErrInvalidRequest, path)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("Open waits for %s", path)
+		}
+	}
+}
+
+// A job that needs no memory is learned as any other: it runs beside others.
+func TestAJobThatNeedsNothingIsLearned(t *testing.T) {
+	rt := taught(t, fencepost.Config{Budget: 40_000})
+	for range 20 {
+		e2e.Succeed(t, "the job", rt.Do(t.Context(), "lookup", nothing, fencepost.Admit()))
+	}
+	e2e.Succeed(t, "one of them", rt.Do(t.Context(), "lookup", func(j *fencepost.Job) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		return errors.Join(rt.Do(ctx, "lookup", nothing, fencepost.Admit()), rt.Do(ctx, "sort", needing(1000), rows(100), fencepost.Admit()))
+	}, fencepost.Admit()))
+	nothingIsHeld(t, rt)
+}
+
+// Runtimes with one file learn together, whatever its path is called, and none writes over what another knows. A model of the
+// program's own is added to the file too.
+func TestRuntimesWithOneFileLearnTogether(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	var all []*fencepost.Runtime
+	for _, cfg := range []fencepost.Config{{LearnedFile: "learned"}, {LearnedFile: filepath.Join(folder, "learned")}, {LearnedFile: "./learned", Learned: new(admit.Model)}} {
+		cfg.Device, cfg.Budget, cfg.Guard = fencepost.Sim, 1<<20, "off"
+		all = append(all, must.Get(fencepost.Open(t.Context(), cfg))(t))
+	}
+	for i, rt := range all {
+		e2e.Succeed(t, "a job", rt.Do(t.Context(), fmt.Sprint("job", i), needing(5000), fencepost.Admit()))
+	}
+	e2e.Succeed(t, "what another has learned", all[1].Do(t.Context(), "job0", func(j *fencepost.Job) error {
+		if a := j.Account(); a.Reserved < 5000 {
+			t.Errorf("%d bytes are reserved", a.Reserved)
+		}
+		return needing(5000)(j)
+	}, fencepost.Admit()))
+	for _, rt := range all {
+		e2e.Succeed(t, "closing", e2e.ErrorOf(rt.Close(t.Context())))
+	}
+	m := must.Get(admit.Load("learned"))(t)
+	for i, want := range []int{2, 1, 1} {
+		if p := m.Predict(fmt.Sprint("job", i), admit.Shape{}); p.Runs != want {
+			t.Errorf("of job%d %d runs are in the file, not %d", i, p.Runs, want)
+		}
+	}
 }
 
 // TestAdmissionHammer runs jobs of all kinds side by side, of which some are cancelled, panic, fork, settle or need too

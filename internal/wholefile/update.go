@@ -1,0 +1,62 @@
+package wholefile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// patience is how long [Update] waits for others that update a file of the same folder. Tests shorten it.
+var patience = 10 * time.Second
+
+// Update replaces a file by what change makes of its bytes. change gets the error of [Read] instead
+// if there is one, such as that of a file that does not exist yet; its own error ends the update.
+//
+// Updates of files in one folder exclude each other, also those of other processes, by a lock of the
+// folder. The lock ends with its process. Where the file system has no such locks the last of two
+// updates at once wins. Update waits 10 s for the lock at most. It removes drafts that processes
+// have left which died, or drafts of more than an hour where there is no lock.
+func Update(path string, most int64, change func([]byte, error) ([]byte, error)) error {
+	folder := filepath.Dir(path)
+	unlock, locked, err := lock(folder)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	removeDrafts(path, locked)
+	text, err := Read(path, most)
+	if errors.Is(err, ErrNotRegular) { // a new file would take the place of a device
+		return err
+	}
+	if text, err = change(text, err); err != nil {
+		return err
+	}
+	return Write(path, text)
+}
+
+// removeDrafts removes the drafts of a file. A failure leaves them for the next time.
+func removeDrafts(path string, all bool) {
+	folder, base := filepath.Dir(path), filepath.Base(path)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		rest, hidden := strings.CutPrefix(e.Name(), "."+base)
+		if !hidden || rest == "" || strings.Trim(rest, "0123456789") != "" || !e.Type().IsRegular() {
+			continue
+		}
+		if info, err := e.Info(); err == nil && (all || time.Since(info.ModTime()) > time.Hour) {
+			_ = os.Remove(filepath.Join(folder, e.Name()))
+		}
+	}
+}
+
+// errLocked is the error of a lock that others hold for too long.
+func errLocked(folder string) error {
+	return &fs.PathError{Op: "lock", Path: folder, Err: fmt.Errorf("another process has held the folder's lock for %v", patience)}
+}
