@@ -12,7 +12,7 @@ import (
 // the device, unless the pool must grow or the guard makes room.
 //
 // Errors are [core.OutOfBudgetError], or one that matches [core.ErrClaimExceeded], for a
-// refusal, [core.ErrOutOfMemory] for a device that has less than the budget,
+// refusal, [core.OutOfMemoryError] where the budget has room and the pool has none,
 // [core.InvalidRequestError], those of the driver, and [core.ErrClosed].
 func (r *Runtime) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
 	return r.Core().Allocate(ctx, req)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ type sharer struct {
 	blocks []core.Block
 	// served and refused are requests; most is the most that was held, in parts of what might be.
 	served, refused int
+	causes          map[core.MemoryShortage]int
 	most            float64
 }
 
@@ -37,7 +39,7 @@ func openSharer(t *testing.T, cfg fencepost.Config, seed uint64, streams int) *s
 	cfg.Device, cfg.Sim.Schedule = fencepost.Sim, sim.Seeded(seed)
 	cfg.Streams = streams + 1
 	rt := e2e.OpenDirty(t, cfg) // a refusal for want of a page is a finding
-	p := &sharer{t: t, rt: rt, random: rand.New(rand.NewPCG(seed, 3))}
+	p := &sharer{t: t, rt: rt, random: rand.New(rand.NewPCG(seed, 3)), causes: map[core.MemoryShortage]int{}}
 	p.free = p.deviceFree()
 	for range streams {
 		p.leases = append(p.leases, e2e.Lease(t, rt, "sharer"))
@@ -57,8 +59,9 @@ func (p *sharer) deviceFree() uint64 {
 func (p *sharer) look(doing string, extra uint64) {
 	p.t.Helper()
 	held, may := p.free-p.deviceFree(), p.rt.Stats().HeldLimit
-	if may == 0 {
-		p.t.Fatalf("%s: nothing bounds what is held, and the budget is %d", doing, p.rt.Budget().Limit())
+	if may == 0 { // nothing but the device bounds it
+		p.most = 1
+		return
 	}
 	if held > max(may+extra, p.held) {
 		p.t.Fatalf("%s: %d bytes of the device are held, and %d may be; %d were before; %+v", doing, held, may, p.held, p.rt.Stats())
@@ -77,6 +80,7 @@ func (p *sharer) allocate(bytes uint64) {
 			p.t.Fatal(err)
 		}
 		p.refused++
+		p.check(err, core.Request{Bytes: bytes, Stream: l.ID(), Tag: "sharer"})
 		p.look(fmt.Sprintf("%d bytes were refused", bytes), bytes+2*sim.Granule)
 		return
 	}
@@ -90,26 +94,50 @@ func (p *sharer) allocate(bytes uint64) {
 	p.look(fmt.Sprintf("%d bytes were allocated", bytes), 0)
 }
 
+// check demands that the refusal of a pool says one cause, which its figures show and which is true.
+func (p *sharer) check(err error, req core.Request) {
+	p.t.Helper()
+	if !errors.Is(err, core.ErrOutOfMemory) {
+		return
+	}
+	e, ok := errors.AsType[*core.OutOfMemoryError](err)
+	if !ok {
+		p.t.Fatalf("it explains nothing: %v", err)
+	}
+	free := e.May - min(e.May, e.Used)
+	var cause core.MemoryShortage
+	switch {
+	case e.Requested > free:
+		cause = core.ShortageInUse
+	case e.Requested > free-min(free, e.Behind):
+		cause = core.ShortageBehind
+	default:
+		cause = core.ShortageFragmented
+	}
+	if e.Cause != cause || e.Used+e.Cached != e.Held || e.Behind+e.Fragmented > e.Cached || e.Largest >= e.Requested || e.Tag != req.Tag || e.Requested < req.Bytes ||
+		(e.Bound == core.BoundDevice) == (e.Err == nil) || e.Used > 0 && len(e.Holders) == 0 || strings.Contains(e.Error(), " or ") {
+		p.t.Fatalf("the figures show %s: %+v\n%v", cause, *e, err)
+	}
+	p.causes[e.Cause]++
+	if e.Cause != core.ShortageBehind {
+		return
+	}
+	must.Do(p.t, p.rt.Drain(p.t.Context())) // what the device has come to is free, whole or in pieces
+	b, err := p.rt.Allocate(p.t.Context(), req)
+	if err == nil {
+		p.blocks = append(p.blocks, b)
+		return
+	}
+	if e, ok := errors.AsType[*core.OutOfMemoryError](err); ok && e.Cause != core.ShortageFragmented {
+		p.t.Fatalf("the device has come to all that was behind it, and it is refused again: %v", err)
+	}
+}
+
 func (p *sharer) step(share uint64) {
 	p.t.Helper()
 	switch n := p.random.IntN(100); {
-	case n < 55:
-		bytes := uint64(1) << (8 + p.random.IntN(12))
-		switch p.random.IntN(60) {
-		case 0:
-			bytes = share / 4
-		case 1:
-			bytes = p.random.Uint64N(share) + 1
-		}
-		p.allocate(bytes + p.random.Uint64N(bytes))
 	case n < 93:
-		if len(p.blocks) == 0 {
-			return
-		}
-		i := p.random.IntN(len(p.blocks))
-		must.Get(p.rt.Deallocate(p.t.Context(), p.blocks[i].ID))(p.t)
-		p.blocks[i] = p.blocks[len(p.blocks)-1]
-		p.blocks = p.blocks[:len(p.blocks)-1]
+		p.allocateOrFree(share)
 	case n < 96:
 		p.rt.Budget().SetLimit(share/2 + p.random.Uint64N(share))
 	case n < 98:
@@ -118,6 +146,25 @@ func (p *sharer) step(share uint64) {
 		must.Do(p.t, p.rt.TrimPool(p.t.Context(), p.random.Uint64N(share)))
 	}
 	p.look("after a step", 0)
+}
+
+func (p *sharer) allocateOrFree(share uint64) {
+	p.t.Helper()
+	if p.random.IntN(5) > 2 && len(p.blocks) > 0 {
+		i := p.random.IntN(len(p.blocks))
+		must.Get(p.rt.Deallocate(p.t.Context(), p.blocks[i].ID))(p.t)
+		p.blocks[i] = p.blocks[len(p.blocks)-1]
+		p.blocks = p.blocks[:len(p.blocks)-1]
+		return
+	}
+	bytes := uint64(1) << (8 + p.random.IntN(12))
+	switch p.random.IntN(60) {
+	case 0:
+		bytes = share / 4
+	case 1:
+		bytes = p.random.Uint64N(share) + 1
+	}
+	p.allocate(bytes + p.random.Uint64N(bytes))
 }
 
 func (p *sharer) end() {
@@ -158,6 +205,46 @@ func TestARuntimeHoldsNoMoreOfTheDeviceThanItsShare(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A pool that has no memory for what the budget admits says why: one cause, that its figures show, and what bounds it.
+func TestARefusalForWantOfMemorySaysItsCause(t *testing.T) {
+	base := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", base)
+	for _, resource := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
+		causes := map[core.MemoryShortage]int{}
+		for name, c := range map[string]struct {
+			bound string
+			cfg   fencepost.Config
+		}{
+			"device": {core.BoundDevice, fencepost.Config{Budget: 4 << 30, Sim: sim.Config{Bytes: 64 * mib}}},
+			"pool":   {core.BoundPool, fencepost.Config{Budget: 4 << 30, Pool: cuda.PoolConfig{Limit: 48 * mib}}},
+			"budget": {core.BoundBudget, fencepost.Config{Budget: 48 * mib}},
+		} {
+			if resource == fencepost.Async && c.bound == core.BoundPool {
+				continue
+			}
+			for i := range uint64(6) {
+				t.Run(fmt.Sprintf("%s/%s/%d", resource, name, i), func(t *testing.T) {
+					cfg := c.cfg
+					cfg.Resource, cfg.Guard, cfg.Patience = resource, fencepost.GuardOff, -1
+					cfg.Pool.ReapInterval, cfg.Async.ReapInterval = -1, -1
+					p := openSharer(t, cfg, base+i, 5)
+					for range 500 {
+						p.allocateOrFree(40 * mib)
+					}
+					for cause, n := range p.causes {
+						causes[cause] += n
+					}
+					p.end()
+				})
+			}
+		}
+		if causes[core.ShortageFragmented] == 0 || causes[core.ShortageInUse] == 0 {
+			t.Errorf("%s: the causes were %v, which shows too little", resource, causes)
+		}
+		t.Logf("%s: %v", resource, causes)
 	}
 }
 

@@ -17,7 +17,7 @@ var (
 	ErrClaimExceeded = errors.New("reservation exceeded")
 	// ErrDriver: the device driver failed. See [DriverError].
 	ErrDriver = errors.New("driver error")
-	// ErrOutOfMemory: the driver has no memory left for the request.
+	// ErrOutOfMemory: the pool or the driver has no memory left for the request. See [OutOfMemoryError].
 	ErrOutOfMemory = errors.New("out of device memory")
 	// ErrSticky: the device's context is lost; every later call fails too.
 	ErrSticky = errors.New("sticky driver error")

@@ -69,14 +69,15 @@ func (r *Runtime) lose(op string, err error) {
 
 // reportOutOfMemory reports an allocation that the budget admitted and the
 // device could not serve: the budget is larger than what the device can give,
-// because of fragmentation or of memory that others hold.
+// because of fragmentation or of memory that others hold. A refusal within the budget's share of the device is none: it
+// is as ordinary as one by the budget.
 func (r *Runtime) reportOutOfMemory(req Request, err error) {
-	if !errors.Is(err, ErrOutOfMemory) {
+	if short, ok := errors.AsType[*OutOfMemoryError](err); ok && short.Bound == BoundBudget || !errors.Is(err, ErrOutOfMemory) {
 		return
 	}
 	r.report(Finding{Kind: names.FindingOutOfMemory, Err: err,
 		Victim: Block{Requested: cmp.Or(req.Requested, req.Bytes), Bytes: req.Bytes, Tag: req.Tag.OrUntagged()},
-		Text:   fmt.Sprintf("the device has no memory for %d bytes tagged %q that the budget admitted: %v", req.Bytes, req.Tag.OrUntagged(), err)})
+		Text:   fmt.Sprintf("no memory for %d bytes tagged %q that the budget admitted: %v", req.Bytes, req.Tag.OrUntagged(), err)})
 }
 
 // inFlight lists what was in flight, for the report of a device that was lost with a

@@ -326,11 +326,18 @@ func (l *arena) fragmented() uint64 {
 func (l *arena) addTo(h *holdings) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, used := l.fit.Bytes()
+	free, used := l.fit.Bytes()
+	held := uint64(0)
+	for r := range l.fit.Held {
+		held += r.Bytes
+	}
 	h.requested += l.used
+	h.held += held
+	h.pieces += free - held
 	h.used += used
 	h.fragmented += l.fragmented()
 	l.fit.Pages(func(_, bytes, mark uint64) bool {
+		h.pieces -= bytes
 		if !l.completed(mark) {
 			h.behind += bytes
 		}

@@ -44,8 +44,9 @@ type arenas struct {
 	// owners is whose each page is. It changes while the page is on its way, and so free.
 	owners []atomic.Pointer[arena]
 
-	// share bounds what is held.
-	share *share
+	// share bounds what is held; tracker explains what is refused.
+	share   *share
+	tracker *tracker
 
 	// oracle is told of the blocks, if the device has one: under the stream's lock and no
 	// arena's, since a finding may be told at once and look into the books. What is given is
@@ -105,7 +106,8 @@ const (
 // holdings is what arenas have, in bytes: their blocks, as they were asked for and as they lie,
 // what is free beside those and no whole page, and what is free pages that the device is not known
 // to have come to.
-type holdings struct{ requested, used, fragmented, behind uint64 }
+// held is behind the uses of other streams, and pieces is what is free beside all that.
+type holdings struct{ requested, used, fragmented, behind, held, pieces uint64 }
 
 // errNoRoom: the arena has no range that is long enough, nor has another that may be taken
 // over.
@@ -122,9 +124,9 @@ func newArenas(drv driver.Driver, page, addresses, limit uint64) (*arenas, error
 	return m, nil
 }
 
-func (m *arenas) bindShare(h *share) {
-	h.page, h.streams = m.page, func() int { return len(*m.all.Load()) }
-	m.share, m.store.Share = h, h.forPool
+func (m *arenas) bind(r *tracker) {
+	r.share.page, r.share.streams = m.page, func() int { return len(*m.all.Load()) }
+	m.tracker, m.share, m.store.Share = r, &r.share, r.share.forPool
 }
 
 func (m *arenas) held() uint64 { return m.store.HeldAndComing() }

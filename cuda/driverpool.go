@@ -33,6 +33,7 @@ type driverPool struct {
 	closing   sync.Mutex
 	destroyed bool
 
+	tracker         *tracker
 	share           *share
 	asked, answered atomic.Uint64
 	// known is what the share counts from, nil if that is to be read.
@@ -73,10 +74,10 @@ func newDriverPool(drv driver.Driver, cfg driver.PoolConfig) (*driverPool, error
 	return p, nil
 }
 
-func (p *driverPool) bindShare(h *share) {
+func (p *driverPool) bind(r *tracker) {
 	p.step.Store(poolStep)
-	h.page, h.streams = poolStep, func() int { return 1 }
-	p.share = h
+	r.share.page, r.share.streams = poolStep, func() int { return 1 }
+	p.tracker, p.share = r, &r.share
 }
 
 // shareSet has the pool read before the next allocation: what was asked for without a share was not counted.
@@ -155,7 +156,8 @@ func (p *driverPool) give(s *stream, ptr, _ uint64, _ *fence.Frontier) error {
 // makeRoom makes room in the share. Where it is the device that has no memory there is nothing to try: the driver has.
 func (p *driverPool) makeRoom(s *stream, req *core.Request, err error) error {
 	if !errors.Is(err, errNoRoom) && !errors.Is(err, errBeyond) {
-		return err
+		_ = p.reap()
+		return p.explain(req, err)
 	}
 	p.growing.Lock()
 	defer p.growing.Unlock()
@@ -178,18 +180,12 @@ func (p *driverPool) makeRoom(s *stream, req *core.Request, err error) error {
 	case p.fits(grows):
 		return nil
 	case errors.Is(err, errBeyond) || last.Reserved-min(last.Reserved, last.Used) < req.Bytes:
-		return p.explain(req.Bytes, most)
+		return p.explain(req, nil)
 	}
 	s.Lock()
 	defer s.Unlock()
 	s.triesAlone = true
 	return nil
-}
-
-// explain is the refusal of a request for which the share has no room.
-func (p *driverPool) explain(bytes, most uint64) error {
-	last := p.last.Load()
-	return fmt.Errorf("the driver's pool is out of memory for %d bytes: %w: %w; held %d bytes of %d, used %d", bytes, core.ErrOutOfMemory, errShare, last.Reserved, most, last.Used)
 }
 
 // giveAtOnce is false: another stream gets the memory when the device has come to its free.

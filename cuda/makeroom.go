@@ -9,7 +9,6 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/fit"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/pages"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
@@ -25,7 +24,7 @@ func (m *arenas) makeRoom(s *stream, req *core.Request, err error) error {
 	}
 	bytes := req.Bytes
 	if bytes > m.page*uint64(len(m.owners)) {
-		return m.explain(bytes, driver.NewError("MemCreate", driver.OutOfMemory))
+		return m.explain(s, req, nil)
 	}
 	m.share.needs(m.wholePages(bytes))
 	if m.growing.TryLock() { // memory of the device comes before that of other streams, if it is to be had anyway
@@ -54,6 +53,8 @@ type grower struct {
 	// alone: no page is in another's hands, as moving is not shared.
 	alone                 bool
 	hasGrowing, hasMoving bool
+	// again: it was tried a second time.
+	again bool
 }
 
 func (g *grower) unlock() {
@@ -90,7 +91,7 @@ func (g *grower) makeRoom() error {
 	_ = g.look()       // who needs the streams is told
 	_ = g.store.Reap() // what the driver refused to unmap before
 	g.lockMoving()
-	var err error
+	var refused error // by what may be held or by the device, rather than for want of addresses
 	for _, alone := range []bool{false, true} {
 		if alone {
 			g.unlockMoving()
@@ -102,12 +103,23 @@ func (g *grower) makeRoom() error {
 			}
 		}
 		for _, attempt := range []func() error{g.moveOrGrow, g.growBeside} {
-			if err = attempt(); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
+			err := attempt()
+			if err == nil || !errors.Is(err, core.ErrOutOfMemory) {
 				return err
+			}
+			if refused == nil || !errors.Is(err, errNoRow) {
+				refused = err
 			}
 		}
 	}
-	return g.explain(g.bytes, err)
+	e := g.explain(g.s, g.req, refused)
+	if e.Largest >= g.bytes && !g.again { // others have freed it since the last attempt
+		g.again = true
+		g.unlockMoving()
+		g.alone = false
+		return g.makeRoom()
+	}
+	return e
 }
 
 // awaitApart waits for the large growths that are under way, unless what others free meanwhile serves the request. None
@@ -671,10 +683,4 @@ func (l *arena) cutIdle(store *pages.Store, bytes, from, to uint64) (runs []run)
 func (m *arenas) wholePages(bytes uint64) uint64 {
 	page := m.page
 	return (bytes + page - 1) / page * page
-}
-
-// explain is the refusal of a request.
-func (m *arenas) explain(bytes uint64, err error) error {
-	return fmt.Errorf("the pool is out of memory for %d bytes: %w; held %d bytes, used %d; the rest is fragmented, or freed behind work that the device has not done",
-		bytes, err, m.store.Held(), m.used())
 }

@@ -76,7 +76,7 @@ func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, stre
 	r.windows = books.NewWindows(&streams.table.group, time.Now())
 	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses)
 	r.share.isolated, r.mapper.Room = r.mapper.Mapped, r.mayIsolate
-	m.bindShare(&r.share)
+	m.bind(r)
 	r.reaperStop, r.reaperDone, r.closing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 }
@@ -201,7 +201,7 @@ func (r *tracker) allocateIsolated(s *stream, o *path.Op) error {
 	at, err := r.mapper.Map(req.Bytes, r.relieve)
 	if err != nil {
 		s.books.Fails.Add(1)
-		return err
+		return r.explainIsolated(req, err)
 	}
 	if r.oracle != nil {
 		r.oracle.BlockIsTracked(at.Ptr, !req.Withheld)

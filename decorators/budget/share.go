@@ -269,6 +269,7 @@ func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 	default:
 		return s.r.refuse(ctx, &o.Request, short, k.reaped)
 	}
+	s.r.nameHolders(err)
 	return alsoReap(err, k.reaped)
 }
 

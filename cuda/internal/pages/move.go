@@ -10,6 +10,11 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
+var errOverLimit = fmt.Errorf("%w: no more may be held", core.ErrOutOfMemory)
+
+// IsOverLimit reports whether Map failed because of what [Store.SetLimit] or Share bound.
+func IsOverLimit(err error) bool { return errors.Is(err, errOverLimit) }
+
 // gather takes pages for some places, which are no hole, out of the spare ones and those that it has the
 // device give; it returns how many those are. After an error the places are a hole again. It takes none
 // of the spare pages while the device is being asked: a Map that fails there keeps nothing from another.
@@ -45,7 +50,7 @@ func (s *Store) place(at span, fresh []driver.MemHandle) (r run, missing uint64,
 		s.coming += missing
 		if most := s.most(); s.held+s.coming > most/s.page {
 			s.coming -= missing
-			return run{}, 0, fmt.Errorf("%w: %d bytes are held, the limit is %d, and %d more are needed", core.ErrOutOfMemory, (s.held+s.coming)*s.page, most, missing*s.page)
+			return run{}, 0, errOverLimit
 		}
 		return run{}, missing, nil
 	}

@@ -237,6 +237,13 @@ func (s *Store) Limit() uint64 {
 	return 0
 }
 
+// OwnLimit is what SetLimit bounds; 0 is no limit. It does not block.
+func (s *Store) OwnLimit() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit
+}
+
 // most is what may be held, math.MaxUint64 for no limit; mu must be held.
 func (s *Store) most() uint64 {
 	most := cmp.Or(s.limit, math.MaxUint64)

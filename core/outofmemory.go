@@ -1,0 +1,94 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
+)
+
+// MemoryShortage is why a pool has no memory for a request. Exactly one holds.
+type MemoryShortage string
+
+// The causes. What may be held and is not yet counts as free in each of them.
+const (
+	// ShortageInUse: less is free than was requested.
+	ShortageInUse MemoryShortage = "in_use"
+	// ShortageBehind: enough is free only together with what was freed behind work that the device has not done: a later
+	// request may be served.
+	ShortageBehind MemoryShortage = "behind"
+	// ShortageFragmented: enough is free now, in pieces of which none is large enough.
+	ShortageFragmented MemoryShortage = "fragmented"
+)
+
+// What bounds a pool, in [OutOfMemoryError].Bound.
+const (
+	// BoundBudget is the share of the device that the budget stands for.
+	BoundBudget = "share of the budget"
+	// BoundPool is the limit of the runtime's own pool.
+	BoundPool = "pool limit"
+	// BoundDevice is the device: it has no more.
+	BoundDevice = "device"
+)
+
+// OutOfMemoryError is a request that the budget admitted, if there is one, and for which a pool has no memory. It matches
+// [ErrOutOfMemory]. All sizes are bytes, read in one look after the request had failed.
+type OutOfMemoryError struct {
+	// Requested is what was asked of the pool, guard padding included.
+	Requested uint64
+	Tag       Tag
+	// Cause is why, and Bound what keeps the pool from taking more of the device.
+	Cause MemoryShortage
+	Bound string
+	// Held is what the pool holds of the device, and May what it may hold: of a Bound of BoundDevice what it holds and
+	// what the device had left.
+	Held, May uint64
+	// Used is what of Held is in blocks, Cached the rest. Behind and Fragmented are parts of Cached: what was freed
+	// behind work that the device has not done, and what is free now in pieces that are no whole page, or, of the driver's
+	// pool, in pieces of any size.
+	Used, Cached, Behind, Fragmented uint64
+	// Largest is the largest free range that the request could have had, zero if it is not known: a
+	// driver's pool does not tell.
+	Largest uint64
+	// Holders are the largest holders, largest first, if a budget knows them.
+	Holders []Holder
+	// Err is the driver's error, nil if the driver was not asked.
+	Err error
+}
+
+// Error explains the refusal on one line.
+func (e *OutOfMemoryError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the pool is out of memory: requested %s for %q: ", terminal.Size(e.Requested), e.Tag.OrUntagged())
+	free := e.May - min(e.May, e.Used)
+	switch e.Cause {
+	case ShortageBehind:
+		fmt.Fprintf(&b, "%s are free, but %s of that behind work that the device has not done", terminal.Size(free), terminal.Size(e.Behind))
+	case ShortageFragmented:
+		fmt.Fprintf(&b, "%s are free, but in pieces", terminal.Size(free))
+		if e.Largest > 0 {
+			fmt.Fprintf(&b, ", the largest %s", terminal.Size(e.Largest))
+		}
+	default:
+		fmt.Fprintf(&b, "%s are free", terminal.Size(free))
+	}
+	fmt.Fprintf(&b, " (held %s of %s that the %s allows; in use %s, behind work %s, fragmented %s)", terminal.Size(e.Held), terminal.Size(e.May), e.Bound,
+		terminal.Size(e.Used), terminal.Size(e.Behind), terminal.Size(e.Fragmented))
+	for i, h := range e.Holders {
+		sep := ", "
+		if i == 0 {
+			sep = "; largest holders: "
+		}
+		b.WriteString(sep + h.String())
+	}
+	if e.Err != nil {
+		fmt.Fprintf(&b, "; %v", e.Err)
+	}
+	return b.String()
+}
+
+// Is matches [ErrOutOfMemory].
+func (e *OutOfMemoryError) Is(target error) bool { return target == ErrOutOfMemory }
+
+// Unwrap is the driver's error, if there is one.
+func (e *OutOfMemoryError) Unwrap() error { return e.Err }

@@ -1,0 +1,142 @@
+package cuda
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/pages"
+)
+
+// pendingFrees is what was freed and is not released, in bytes, and what of that the memory was given.
+func (r *tracker) pendingFrees() (all, given uint64) {
+	var st core.Stats
+	for _, s := range r.streams.table.streams() {
+		if !s.adopted {
+			s.books.addTo(&st)
+		}
+		given += s.frees.bytes.pending()
+	}
+	r.streams.table.adoptedBooks.addTo(&st)
+	return st.Pending.Bytes, given
+}
+
+// limited is how much a pool may hold by its own limit, if it has one, and by the share, and which of the two is less.
+func (r *tracker) limited(limit uint64) (may uint64, by string) {
+	may, by = cmp.Or(limit, noBound), core.BoundPool
+	if share := r.share.forPool(); share < may {
+		may, by = share, core.BoundBudget
+	}
+	return may, by
+}
+
+// deviceHas is what a pool that holds so much could hold of the device.
+func (r *tracker) deviceHas(held uint64) (may uint64, by string) {
+	free, _, err := r.streams.drv.MemInfo()
+	if err != nil {
+		free = 0
+	}
+	return held + free, core.BoundDevice
+}
+
+// explain completes the refusal of a request, of which the memory has said what it holds.
+func (r *tracker) explain(req *core.Request, e core.OutOfMemoryError) *core.OutOfMemoryError {
+	e.Requested, e.Tag = req.Bytes, req.Tag
+	pending, given := r.pendingFrees()
+	waits := min(pending-min(pending, given), e.Used) // the memory was not given it
+	e.Used, e.Cached, e.Behind = e.Used-waits, e.Cached+waits, e.Behind+waits
+	free := e.May - min(e.May, e.Used)
+	switch behind := min(e.Behind, free); {
+	case req.Bytes > free:
+		e.Cause = core.ShortageInUse
+	case req.Bytes > free-behind:
+		e.Cause = core.ShortageBehind
+	default:
+		e.Cause = core.ShortageFragmented
+	}
+	return &e
+}
+
+// explain is the refusal of a request that every attempt has failed for, the last one with err. growing and moving are held, so
+// that no page is on its way. What the device gives or others free meanwhile may have made room: then the request is tried again.
+func (m *arenas) explain(s *stream, req *core.Request, err error) *core.OutOfMemoryError {
+	e := core.OutOfMemoryError{Held: m.store.Held()}
+	largest, movable := m.largest(s)
+	e.Largest = max(largest, movable)
+	var has holdings
+	for _, l := range *m.all.Load() {
+		l.addTo(&has)
+	}
+	e.Used = min(has.used, e.Held)
+	e.Cached = e.Held - e.Used
+	e.Behind, e.Fragmented = has.behind+has.held, has.pieces
+	if pages.IsOverLimit(err) {
+		e.May, e.Bound = m.tracker.limited(m.store.OwnLimit())
+		if room := e.May - min(e.May, e.Held); room >= m.page {
+			e.Largest = max(e.Largest, movable+room/m.page*m.page)
+		}
+	} else {
+		e.Err = err
+		e.May, e.Bound = m.tracker.deviceHas(e.Held)
+	}
+	return m.tracker.explain(req, e)
+}
+
+// largest is the largest free range that s could have where it is, behind waits, and how many bytes of pages could be moved
+// beside each other.
+func (m *arenas) largest(s *stream) (bytes, movable uint64) {
+	s.arena.mu.Lock()
+	bytes = s.arena.fit.Largest()
+	s.arena.mu.Unlock()
+	movable = m.store.Spare()
+	for _, row := range m.completedRows() {
+		movable += row.bytes
+	}
+	row := pages.Part{}
+	for _, p := range m.parts(s, *m.all.Load(), false, true) {
+		if p.Ptr != row.End() {
+			row = pages.Part{Ptr: p.Ptr}
+		}
+		row.Bytes += p.Bytes
+		bytes = max(bytes, row.Bytes)
+	}
+	return bytes, movable
+}
+
+// explain is the refusal of a request for which the driver's pool has no memory.
+func (p *driverPool) explain(req *core.Request, err error) error {
+	last := p.last.Load()
+	e := core.OutOfMemoryError{Held: last.Reserved, Used: min(last.Used, last.Reserved)}
+	e.Cached = e.Held - e.Used
+	_, e.Behind = p.tracker.pendingFrees()
+	e.Behind = min(e.Behind, e.Cached)
+	e.Fragmented = e.Cached - e.Behind
+	if err == nil {
+		e.May, e.Bound = p.tracker.limited(0)
+	} else {
+		e.Err = err
+		e.May, e.Bound = p.tracker.deviceHas(e.Held)
+	}
+	return p.tracker.explain(req, e)
+}
+
+// explainIsolated is the refusal of an isolated block, for which the device has no memory, or the share no room: the
+// pool was trimmed before.
+func (r *tracker) explainIsolated(req *core.Request, err error) error {
+	if !errors.Is(err, core.ErrOutOfMemory) {
+		return err
+	}
+	var st core.Stats
+	r.memory.addTo(&st)
+	mapped := r.mapper.Mapped()
+	e := core.OutOfMemoryError{Held: r.memory.held() + mapped}
+	e.Cached = min(st.Cached, e.Held)
+	e.Used, e.Fragmented = e.Held-e.Cached, e.Cached
+	if errors.Is(err, errShare) {
+		e.May, e.Bound = r.share.bound(), core.BoundBudget
+	} else {
+		e.Err = err
+		e.May, e.Bound = r.deviceHas(e.Held)
+	}
+	return r.explain(req, e)
+}
