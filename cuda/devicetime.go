@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/devtime"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // A launch in a sampled trace is timed, and an allocation there that waits for other streams' uses of its memory; of the
@@ -131,13 +132,19 @@ type deviceTimes struct {
 	outstanding []*timing
 	closed      bool
 
-	// collecting is held by who looks for what is done, with the clock and pass, the number of the look.
+	// lost is how many launches the sink is still to be told of as lost.
+	lost atomic.Int64
+	// works are free descriptions of what was done, for the next that are told.
+	works []*oplog.DeviceWork
+
+	// collecting is held by who looks for what is done, with the clock and pass, the number of the look. The sink is told
+	// without it.
 	collecting sync.Mutex
 	clock      *devtime.Clock
 	lags       driver.LaunchLags
 	pass       uint64
-	// looked, did and lost are lists that a look uses again.
-	looked, did, lost []*timing
+	// looked is a list that a look uses again.
+	looked []*timing
 }
 
 // newDeviceTimes is nil without a sink.
@@ -148,11 +155,11 @@ func newDeviceTimes(drv driver.Driver, table *streamTable, sink oplog.DeviceWork
 	return &deviceTimes{drv: drv, table: table, sink: sink, oneIn: oneIn, clock: devtime.New(drv), lags: driver.LaunchLagsOf(drv)}
 }
 
-// start begins to time a launch of a trace; nil if too many are.
+// start begins to time a launch of a trace; nil if too many are: the caller lets tellLost tell.
 func (d *deviceTimes) start(on *stream, of *core.SpanContext) *timing {
 	t := d.take()
 	if t == nil {
-		d.sink.Lost(1)
+		d.lost.Add(1)
 		return nil
 	}
 	t.on, t.marks, t.failed, t.at, t.bound, t.followed, t.own = on, 0, false, t.at[:0], 0, nil, t.own[:0]
@@ -165,7 +172,7 @@ func (d *deviceTimes) start(on *stream, of *core.SpanContext) *timing {
 }
 
 // startReuse begins to time the waits by which an allocation makes its stream come after other uses of its memory; nil if
-// it is not timed. The stream is locked.
+// it is not timed. The stream is locked, so the next reap tells what is lost.
 func (d *deviceTimes) startReuse(s *stream, req *core.Request) *timing {
 	if d == nil {
 		return nil
@@ -245,10 +252,24 @@ func (d *deviceTimes) enqueued(t *timing) {
 	d.lose(t)
 }
 
+// lose gives up what is timed: the caller lets tellLost tell, once it holds no lock.
 func (d *deviceTimes) lose(t *timing) {
-	d.sink.Lost(1)
+	d.lost.Add(1)
 	d.recycle(t)
 }
+
+// tellLost tells the sink how many were lost since it was last told. No lock may be held.
+func (d *deviceTimes) tellLost() {
+	if d.lost.Load() == 0 {
+		return
+	}
+	if n := d.lost.Swap(0); n > 0 {
+		usercode.Call(sinkOfTimes, func() { d.sink.Lost(int(n)) })
+	}
+}
+
+// sinkOfTimes is the sink's name where it panics.
+const sinkOfTimes = "StreamPoolConfig.DeviceWork"
 
 func (d *deviceTimes) recycle(t *timing) {
 	t.on = nil
@@ -268,7 +289,9 @@ func (d *deviceTimes) keep(t *timing) bool {
 }
 
 // outstandingAny reports whether a reap may find something done.
-func (d *deviceTimes) outstandingAny() bool { return d != nil && d.waiting.Load() > 0 }
+func (d *deviceTimes) outstandingAny() bool {
+	return d != nil && (d.waiting.Load() > 0 || d.lost.Load() > 0)
+}
 
 // collect tells of what the device has done since the last look, and does not wait for it. If the driver fails, the next one
 // goes on.
@@ -276,19 +299,27 @@ func (d *deviceTimes) collect() error {
 	if !d.outstandingAny() {
 		return nil
 	}
+	did, err := d.lookAtAll()
+	defer d.tellLost() // also where the sink ends the goroutine
+	d.tell(did)
+	return err
+}
+
+// lookAtAll returns what the device has done since the last look. The accounts know of it when it returns, and the sink is
+// told then, without a lock: what it calls may take its time, or reap.
+func (d *deviceTimes) lookAtAll() (did []*oplog.DeviceWork, err error) {
 	d.collecting.Lock()
 	defer d.collecting.Unlock()
 	renewed, steady := false, true
 	if d.clock.Due() {
-		var err error
 		switch steady, err = d.clock.Renew(); {
 		case errors.Is(err, devtime.ErrBusy):
-			return nil // the next look tells
+			return nil, nil // the next look tells
 		case errors.Is(err, core.ErrSticky):
 			d.loseAll()
-			return err
+			return nil, err
 		case err != nil:
-			return err
+			return nil, err
 		}
 		renewed = true
 	}
@@ -296,7 +327,7 @@ func (d *deviceTimes) collect() error {
 	list := d.outstanding
 	d.outstanding = d.looked[:0]
 	d.mu.Unlock()
-	left, did, lost := list[:0], d.did[:0], d.lost[:0]
+	left := list[:0]
 	d.pass++
 	for _, t := range list {
 		done := false
@@ -305,9 +336,9 @@ func (d *deviceTimes) collect() error {
 		}
 		switch {
 		case !steady || t.failed:
-			lost = append(lost, t)
+			d.lose(t)
 		case done:
-			did = append(did, t)
+			did = append(did, d.done(t))
 		default:
 			t.on.timesSeen = d.pass // what is behind it there is not done either
 			left = append(left, t)
@@ -315,30 +346,28 @@ func (d *deviceTimes) collect() error {
 	}
 	clear(list[len(left):])
 	d.mu.Lock()
-	d.looked, d.did, d.lost = d.outstanding, did, lost
+	d.looked = d.outstanding
 	d.outstanding = append(left, d.outstanding...)
 	d.waiting.Store(int64(len(d.outstanding)))
 	d.mu.Unlock()
-	for _, t := range lost {
-		d.lose(t)
-	}
-	d.tellAll(did)
-	return nil
+	return did, nil
 }
 
-// tellAll goes on where the sink panics.
-func (d *deviceTimes) tellAll(list []*timing) {
-	told := 0
-	defer func() {
-		if told < len(list) {
-			d.tellAll(list[told:])
-		}
-	}()
-	for told < len(list) {
-		told++
-		d.tell(list[told-1])
+// tell tells the sink. No lock may be held.
+func (d *deviceTimes) tell(did []*oplog.DeviceWork) {
+	if len(did) == 0 {
+		return
 	}
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.works = append(d.works, did[:min(len(did), mostWorks-min(mostWorks, len(d.works)))]...)
+	}()
+	usercode.All(did, func(w *oplog.DeviceWork) { usercode.Call(sinkOfTimes, func() { d.sink.Done(w) }) })
 }
+
+// mostWorks is how many free descriptions are kept.
+const mostWorks = 64
 
 // look reports whether the launch is done, and then knows its times. Those of one that takes long are looked for when
 // the clock is new: later they are too long ago.
@@ -368,9 +397,8 @@ func (d *deviceTimes) look(t *timing, all bool) (done bool) {
 	return done
 }
 
-// tell tells the sink of a launch whose times are known.
-func (d *deviceTimes) tell(t *timing) {
-	defer d.recycle(t)
+// done is what the sink is told of a launch whose times are known, which then times another.
+func (d *deviceTimes) done(t *timing) *oplog.DeviceWork {
 	w, last := &t.work, len(t.at)-1
 	ended := max(t.at[last]-monotime.Instant(d.lags.End), t.at[last-1])
 	began := min(max(t.at[last-1]+monotime.Instant(d.lags.Begin), t.ready+monotime.Instant(d.lags.Call)), ended)
@@ -384,7 +412,21 @@ func (d *deviceTimes) tell(t *timing) {
 		w.Waits[i].Held = t.at[i+1].Since(t.at[i])
 	}
 	t.note()
-	d.sink.Done(w)
+	told := d.freeWork()
+	*told, t.work = t.work, *told
+	d.recycle(t)
+	return told
+}
+
+func (d *deviceTimes) freeWork() *oplog.DeviceWork {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if last := len(d.works) - 1; last >= 0 {
+		w := d.works[last]
+		d.works = d.works[:last]
+		return w
+	}
+	return new(oplog.DeviceWork)
 }
 
 // note tells the account. Of the waits that are not timed each for itself it is not known how long its own were.
@@ -408,17 +450,14 @@ func (t *timing) note() {
 	t.followed = nil
 }
 
-// loseAll gives up what is outstanding.
+// loseAll gives up what is outstanding: the caller lets tellLost tell.
 func (d *deviceTimes) loseAll() {
 	d.mu.Lock()
-	n := len(d.outstanding)
+	defer d.mu.Unlock()
+	d.lost.Add(int64(len(d.outstanding)))
 	d.spare = append(d.spare, d.outstanding...)
 	d.outstanding = d.outstanding[:0]
 	d.waiting.Store(0)
-	d.mu.Unlock()
-	if n > 0 {
-		d.sink.Lost(n)
-	}
 }
 
 // close tells what is done, and gives the events back. After an error of the driver's it may be called again.
@@ -426,7 +465,8 @@ func (d *deviceTimes) close() error {
 	if d == nil {
 		return nil
 	}
-	_ = d.collect() // what it could not tell is lost
+	_ = d.collect()    // what it could not tell is lost
+	defer d.tellLost() // with no lock
 	d.collecting.Lock()
 	defer d.collecting.Unlock()
 	d.mu.Lock()

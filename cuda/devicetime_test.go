@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,17 +24,19 @@ type deviceWork struct {
 	mu   sync.Mutex
 	done []oplog.DeviceWork
 	lost int
-	// panics is how many calls of Done still panic.
-	panics int
+	// misbehaves, if not nil, is what the next call of Done does.
+	misbehaves func()
 }
 
 func (d *deviceWork) Done(w *oplog.DeviceWork) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.panics > 0 {
-		d.panics--
-		panic("the sink panics")
+	if f := d.misbehaves; f != nil {
+		d.misbehaves = nil
+		d.mu.Unlock()
+		f()
+		return
 	}
+	defer d.mu.Unlock()
 	kept := *w
 	kept.Waits = slices.Clone(w.Waits)
 	d.done = append(d.done, kept)
@@ -378,26 +381,34 @@ func TestALaunchThatMeetsACaptureIsNotTimed(t *testing.T) {
 	must(t, b.sim.StreamDestroy(handle))
 }
 
-// A sink that panics is the sink's fault, and loses no other launch.
-func TestAPanicOfTheSinkLosesNoOtherLaunch(t *testing.T) {
-	b := newTimedBench(t, 1)
-	s := b.lease()
-	for range 3 {
-		b.launch(s, "x", 1)
-	}
-	b.did.panics = 1
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the sink's panic is gone")
+// A sink that panics, ends its goroutine, or blocks loses no other launch, and keeps no other reap.
+func TestASinkThatDoesNotReturnLosesNoOtherLaunch(t *testing.T) {
+	released := make(chan struct{})
+	for name, misbehaves := range map[string]func(){"panics": func() { panic("the sink's bug") }, "exits": runtime.Goexit, "blocks": func() { <-released }} {
+		t.Run(name, func(t *testing.T) {
+			b := newTimedBench(t, 1)
+			s := b.lease()
+			for range 3 {
+				b.launch(s, "x", 1)
 			}
-		}()
-		b.reap()
-	}()
-	b.launch(s, "x", 1)
-	b.reap()
-	equal(t, "told", len(b.did.done), 3)
-	equal(t, "lost", b.did.lost, 0)
+			begun, ended := make(chan struct{}), make(chan struct{})
+			b.did.misbehaves = func() { close(begun); misbehaves() }
+			must(t, b.sim.Synchronize())
+			go func() {
+				defer close(ended)
+				_ = b.resource.ReapPending(ctx)
+			}()
+			<-begun
+			b.launch(s, "x", 1)
+			b.reap()
+			if name == "blocks" {
+				close(released)
+			}
+			<-ended
+			equal(t, "told", len(b.did.done), 3)
+			equal(t, "lost", b.did.lost, 0)
+		})
+	}
 }
 
 // A launch that is not sampled, or was aborted, has no time, and only what was to be told and cannot be is lost.

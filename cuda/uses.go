@@ -152,6 +152,7 @@ func (r *tracker) timed(l *launch, req *core.UseRequest) fence.Marks {
 		return nil
 	}
 	if l.timing = r.times.start(l.on, &req.Span); l.timing == nil {
+		r.times.tellLost()
 		return nil
 	}
 	return l.timing
@@ -202,6 +203,7 @@ func (r *tracker) finish(l *launch) (err error) {
 		if backlogged {
 			if timing != nil {
 				r.times.lose(timing)
+				r.times.tellLost()
 			}
 			return err
 		}
@@ -215,6 +217,9 @@ func (r *tracker) finish(l *launch) (err error) {
 		r.times.launched(timing, l)
 	}
 	l.leave()
+	if timing != nil {
+		r.times.tellLost()
+	}
 	if done != nil {
 		r.releaseCompleted(done)
 	}
