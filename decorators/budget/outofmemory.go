@@ -13,7 +13,7 @@ func (r *Resource) nameHolders(err error) {
 	if !ok || e.Holders != nil {
 		return
 	}
-	held := r.holdings(true)
+	held, _ := r.holdings(true)
 	r.claims.addTo(held)
 	holders := held.list()
 	e.Holders = slices.Clone(holders[:min(namedHolders, len(holders))])
