@@ -19,13 +19,27 @@ import (
 // printf, which keeps line ends for the layout, and once more by the writers.
 type console struct {
 	out, problems *terminal.Writer
-	// stdout is standard output itself, for what was made to be written there
-	// as it is.
-	stdout *os.File
+	// stdout and stderr are the files themselves, for what was made to be written there as it is.
+	stdout, stderr *os.File
+	// jsonOnly: standard output is for JSON, and text for people goes to standard error.
+	jsonOnly bool
+	// forEyes reports whether a file is a terminal.
+	forEyes func(*os.File) bool
+	// brief is the line that [startBrief] shows now, nil for none.
+	brief *liveLine
 }
 
 func newConsole(stdout, stderr *os.File) *console {
-	return &console{out: terminal.NewWriter(stdout), problems: terminal.NewWriter(stderr), stdout: stdout}
+	return &console{out: terminal.NewWriter(stdout), problems: terminal.NewWriter(stderr), stdout: stdout, stderr: stderr,
+		forEyes: func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }}
+}
+
+// text is where text for people goes.
+func (c *console) text() (*terminal.Writer, *os.File) {
+	if c.jsonOnly {
+		return c.problems, c.stderr
+	}
+	return c.out, c.stdout
 }
 
 // takeLog passes what libraries log through the console, until the function
@@ -36,8 +50,11 @@ func (c *console) takeLog() (giveBack func()) {
 	return func() { log.SetOutput(before) }
 }
 
-// printf prints to standard output.
-func (c *console) printf(format string, args ...any) { terminal.Fprintf(c.out, format, args...) }
+// printf prints for people.
+func (c *console) printf(format string, args ...any) {
+	to, _ := c.text()
+	terminal.Fprintf(to, format, args...)
+}
 
 // printJSON prints one line of JSON to standard output.
 func (c *console) printJSON(v any) error {
@@ -51,6 +68,9 @@ func (c *console) printJSON(v any) error {
 
 // complain prints an error.
 func (c *console) complain(err error) {
+	if c.brief != nil {
+		c.brief.end()
+	}
 	_, _ = io.WriteString(c.problems, terminal.Error("fencepost: ", err))
 }
 
@@ -68,7 +88,7 @@ func (c *console) complainOf(file string, rows alloctrace.Passed) {
 }
 
 // isTerminal reports whether standard output is for eyes.
-func (c *console) isTerminal() bool { return term.IsTerminal(int(c.stdout.Fd())) }
+func (c *console) isTerminal() bool { return c.forEyes(c.stdout) }
 
 // untilStopped is a reader and a writer that fail once ctx has ended.
 type untilStopped struct {

@@ -47,6 +47,8 @@ While it runs, "fencepost guard" shows and switches its debug guard. With
 --incidents each finding is a file there, which "fencepost incident" prints, and
 the live view hands out on a loopback address.
 
+Ctrl-C ends it before its time, with the report and the exit code of that.
+
 Exit codes: 0 clean; 1 something was wrong or found; 2 a bad flag; 3 a planted
 bug was not seen; 70 stopped by --guard-policy=stop.`,
 		Args: cobra.NoArgs,
@@ -66,7 +68,7 @@ bug was not seen; 70 stopped by --guard-policy=stop.`,
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:9464", "address for the live view, metrics, health and the guard; empty for none")
 	flags.StringVar(&f.spans, "spans", "", "write spans to this file as JSON lines")
 	flags.Float64Var(&f.sample, "sample", 0.01, "share of traces that are sampled, unless OTEL_TRACES_SAMPLER says otherwise")
-	flags.BoolVar(&f.json, "json", false, "print the report as one JSON object, the last line of standard output")
+	flags.BoolVar(&f.json, "json", false, "print the report as one JSON object on standard output, and the text on standard error")
 	return cmd
 }
 
@@ -88,6 +90,7 @@ func runDemo(ctx context.Context, c *console, f demoFlags) (code int, err error)
 	if err != nil {
 		return exitBadInput, err
 	}
+	c.jsonOnly = f.json
 	var plant *demo.Plant
 	if f.inject != "" {
 		if plant, err = demo.NewPlant(f.inject); err != nil {
@@ -191,6 +194,7 @@ func printDemo(c *console, r *demo.Report) {
 		c.printf("  error         %s\n", e)
 	}
 	printVerdict(c, r)
+	printDetails(c, r)
 }
 
 // agreement says whether the allocations that were counted are those that the pool holds.
@@ -211,6 +215,10 @@ func printFindings(c *console, r *demo.Report) {
 	for _, file := range r.Incidents {
 		c.printf("  incident      %s\n", file)
 	}
+}
+
+// printDetails prints what findings say: a screen each, so the verdict comes before it.
+func printDetails(c *console, r *demo.Report) {
 	for i, d := range r.Details {
 		if i == shownFindings {
 			c.printf("\n... and %d more\n", len(r.Details)-i)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ allocates, fills, verifies, copies back and frees a block there.
 
 Exit codes: 0 Fencepost runs here as asked, which for --device=auto may be on
 the simulated device; 1 it does not: a GPU was asked for and cannot be used, or
-one is there and is broken; 2 a bad flag or variable.`,
+one is there and is broken; 2 a bad flag or variable; 130 Ctrl-C.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			*code, err = runDoctor(cmd.Context(), c, f)
@@ -53,6 +54,9 @@ func runDoctor(ctx context.Context, c *console, f doctorFlags) (int, error) {
 		return exitBadInput, err
 	}
 	report := doctor.Collect(ctx, doctor.Here(), cfg)
+	if errors.Is(ctx.Err(), context.Canceled) { // the self-test failed for that
+		return exitProblem, &problemError{ctx.Err()}
+	}
 	if f.json {
 		if err := c.printJSON(report); err != nil {
 			return exitProblem, &problemError{err}

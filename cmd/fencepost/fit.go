@@ -12,6 +12,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +55,7 @@ what they do is played when they are in.
 What the CUDA context, libraries and other processes take is in no history: see
 --aside.
 
-Exit codes: 0 it fits; 1 it does not; 2 the file or a flag is bad.`,
+Exit codes: 0 it fits; 1 it does not; 2 the file or a flag is bad; 130 Ctrl-C.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			*code, err = runFit(cmd.Context(), c, f, args[0])
@@ -71,7 +73,7 @@ Exit codes: 0 it fits; 1 it does not; 2 the file or a flag is bad.`,
 	flags.IntVar(&f.ordinal, "ordinal", -1, "the device of a history of several")
 	flags.StringVar(&f.picture, "picture", "", "write an SVG of the memory over time to this file")
 	f.bounds.add(cmd)
-	flags.BoolVar(&f.json, "json", false, "print one JSON object after the report")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object on standard output, and the report on standard error")
 	return cmd
 }
 
@@ -159,10 +161,16 @@ func runFit(ctx context.Context, c *console, f fitFlags, from string) (int, erro
 			return exitProblem, err
 		}
 	}
+	c.jsonOnly = f.json
+	started, doing := time.Now(), new(atomic.Value)
+	doing.Store("reading " + from)
+	stop := startBrief(c, func() string { return fmt.Sprintf("fit: %s, %v", doing.Load(), time.Since(started).Round(time.Second)) })
+	defer func() { stop() }()
 	trace, err := f.read(ctx, from, limits)
 	if err != nil {
 		return exitBadInput, err
 	}
+	doing.Store(fmt.Sprintf("playing %d rows a dozen times", len(trace.Rows)))
 	c.complainOf(from, trace.Passed)
 	if at, ok := asURL(from); ok && f.resident == "" {
 		m.Resident, err = f.askResident(ctx, at, trace)
@@ -180,6 +188,8 @@ func runFit(ctx context.Context, c *console, f fitFlags, from string) (int, erro
 	if err != nil {
 		return exitProblem, &problemError{err}
 	}
+	stop()
+	stop = func() {}
 	printFit(c, r)
 	if f.json {
 		err = c.printJSON(r)

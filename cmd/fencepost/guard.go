@@ -19,6 +19,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -70,6 +71,9 @@ func runGuard(ctx context.Context, c *console, f guardFlags, args []string, reta
 	}
 	var change fencepost.GuardChange
 	if len(args) == 1 && args[0] != "status" {
+		if _, err := debugguard.ParseMode(args[0]); err != nil {
+			return exitBadInput, err
+		}
 		change.Mode = (*fencepost.GuardMode)(&args[0])
 	}
 	if retag {
@@ -167,7 +171,7 @@ var guardNumbers = map[string]string{
 	"unchecked":         "armings and comparisons that were left out",
 	"findings":          "what the guard found, reported or not",
 	"relieved":          "refusals avoided by giving up quarantine",
-	"given_up":          "blocks given up for that",
+	"given_up":          "blocks that quarantine gave up early, to avoid a refusal",
 	"evicted":           "blocks that left quarantine",
 	"retried":           "frees from quarantine that failed and are tried again",
 	"captured":          "accesses kept off a stream that was capturing a graph",

@@ -48,7 +48,7 @@ The output takes the place of what was there when it is whole, and not before;
 it must not be the input. A device or a pipe is written to as it is.
 
 Exit codes: 0 converted; 1 the output could not be written; 2 the file or a flag
-is bad.`,
+is bad; 130 Ctrl-C.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := history.ParseFormat(format)

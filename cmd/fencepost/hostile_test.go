@@ -220,7 +220,7 @@ func TestGuardPrintsNothingRaw(t *testing.T) {
 			w.WriteHeader(c.status)
 			_, _ = io.WriteString(w, c.body)
 		}))
-		for _, args := range [][]string{{}, {"--json"}, {hostile, "--hunt-tag=" + hostile}} {
+		for _, args := range [][]string{{}, {"--json"}, {"hunt", "--hunt-tag=" + hostile}} {
 			printed, code := captured(t, append([]string{"guard", "--at=" + server.URL}, args...)...)
 			mustPrint(t, fmt.Sprintf("%d %q", c.status, args), printed)
 			if (code == exitClean) != (c.status == http.StatusOK && strings.HasPrefix(c.body, `{"findings"`)) {
@@ -231,6 +231,10 @@ func TestGuardPrintsNothingRaw(t *testing.T) {
 	}
 	printed, _ := captured(t, "guard", "--at=http://127.0.0.1:1/"+hostile)
 	mustPrint(t, "an address", printed)
+	printed, code := captured(t, "guard", "--at=http://127.0.0.1:1", hostile)
+	if mustPrint(t, "a word", printed); code != exitBadInput {
+		t.Errorf("a word: exit code %d", code)
+	}
 }
 
 // printed is what print writes to a console.

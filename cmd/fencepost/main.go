@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -32,22 +33,90 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 // run is main with an exit code, so that tests can call it.
 func run(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal()
 	defer stop()
-	defer context.AfterFunc(ctx, stop)() // a second signal ends what does not listen to the first
 	return runUntil(ctx, args)
+}
+
+// signalled is why a context ended: a signal.
+type signalled struct{ os.Signal }
+
+func (s signalled) Error() string { return "stopped by a signal: " + s.String() }
+
+// Is lets the cause of a cancelled context match [context.Canceled], as its Err does.
+func (s signalled) Is(target error) bool { return target == context.Canceled }
+
+// untilSignal returns a context that the first SIGINT or SIGTERM ends. A second signal ends the
+// process, for what does not listen to the first.
+func untilSignal() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case s := <-signals:
+			signal.Stop(signals)
+			cancel(signalled{s})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel(nil)
+	}
+}
+
+// exitStopped is the exit code of a command that the end of ctx kept from its answer: that of the
+// signal, as shells have it.
+func exitStopped(ctx context.Context) int {
+	if s, ok := errors.AsType[signalled](context.Cause(ctx)); ok {
+		if n, ok := s.Signal.(syscall.Signal); ok {
+			return 128 + int(n)
+		}
+	}
+	return exitProblem
 }
 
 // runUntil is run with a context whose end does what a signal does.
 func runUntil(ctx context.Context, args []string) int {
 	c := newConsole(os.Stdout, os.Stderr)
 	defer c.takeLog()()
+	code := exitClean
+	root := rootCommand(c, &code)
+	root.SetArgs(args)
+	root.SetOut(c.out)
+	root.SetErr(c.problems)
+	err := root.ExecuteContext(ctx)
+	if lost := c.out.Err(); err == nil && lost != nil {
+		err = &problemError{fmt.Errorf("standard output: %w", lost)}
+	}
+	var problem *problemError
+	switch {
+	case err == nil:
+		return code
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		c.complain(context.Cause(ctx))
+		return exitStopped(ctx)
+	}
+	c.complain(err)
+	if errors.As(err, &problem) {
+		return exitProblem
+	}
+	return exitBadInput
+}
+
+// rootCommand is the command with all that are below it. They set code if they end without an error.
+func rootCommand(c *console, code *int) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "fencepost",
 		Short:         "GPU memory with fences, budgets, a debug guard and telemetry",
 		Version:       version.Line(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          knownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		SuggestionsMinimumDistance: 2,
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			switch cmd.Name() {
 			case "history", "why", "guard", "incident": // the others open a runtime, which says it, or list it
@@ -58,24 +127,34 @@ func runUntil(ctx context.Context, args []string) int {
 		},
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	code := exitClean
-	root.AddCommand(demoCommand(c, &code), replayCommand(c, &code), fitCommand(c, &code), historyCommand(c), whyCommand(c), doctorCommand(c, &code), guardCommand(c, &code), incidentCommand(c, &code))
-	root.SetArgs(args)
-	root.SetOut(c.out)
-	root.SetErr(c.problems)
-	err := root.ExecuteContext(ctx)
-	if lost := c.out.Err(); err == nil && lost != nil {
-		err = &problemError{fmt.Errorf("standard output: %w", lost)}
+	root.AddCommand(demoCommand(c, code), replayCommand(c, code), fitCommand(c, code), historyCommand(c), whyCommand(c),
+		doctorCommand(c, code), guardCommand(c, code), incidentCommand(c, code))
+	for _, cmd := range root.Commands() {
+		cmd.Args = named(cmd.Args)
 	}
-	if err == nil {
-		return code
+	return root
+}
+
+// knownCommand refuses a word that is no command, and names those that it may be a slip for.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
-	c.complain(err)
-	var problem *problemError
-	if errors.As(err, &problem) {
-		return exitProblem
+	text := fmt.Sprintf("unknown command %q: ", args[0])
+	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+		text += "did you mean " + strings.Join(near, " or ") + "? "
 	}
-	return exitBadInput
+	return errors.New(text + "fencepost --help lists all")
+}
+
+// named says beside what is wrong with the number of arguments which ones there are.
+func named(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return fmt.Errorf("%w: say %s", err, cmd.UseLine())
+		}
+		return nil
+	}
 }
 
 // parseBudget reads the flag --budget; empty means the default.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/term"
@@ -14,9 +15,40 @@ import (
 // startLine shows what goes on until stop is called: one line that is rewritten
 // on a terminal, and a line a second elsewhere.
 func startLine(c *console, line func() string) (stop func()) {
+	to, file := c.text()
+	l := &liveLine{to: to, file: file, onTerminal: c.forEyes(file), line: line}
+	return l.start(time.Second)
+}
+
+// startBrief shows on standard error what goes on, at once, and takes it away when stop is called.
+// It shows nothing where that is no terminal.
+func startBrief(c *console, line func() string) (stop func()) {
+	if !c.forEyes(c.stderr) {
+		return func() {}
+	}
+	l := &liveLine{to: c.problems, file: c.stderr, onTerminal: true, brief: true, line: line}
+	l.show()
+	end := l.start(time.Second)
+	c.brief = l
+	return func() {
+		c.brief = nil
+		end()
+	}
+}
+
+// liveLine is a line that is shown again and again.
+type liveLine struct {
+	to   *terminal.Writer
+	file *os.File
+	// onTerminal rewrites the line, and brief takes it away in the end.
+	onTerminal, brief bool
+	line              func() string
+	shown             bool
+}
+
+func (l *liveLine) start(interval time.Duration) (stop func()) {
 	stopping, stopped := make(chan struct{}), make(chan struct{})
-	interval, onTerminal, shown := time.Second, c.isTerminal(), false
-	if onTerminal {
+	if l.onTerminal {
 		interval = 200 * time.Millisecond
 	}
 	go func() {
@@ -26,13 +58,10 @@ func startLine(c *console, line func() string) (stop func()) {
 		for {
 			select {
 			case <-stopping:
-				if onTerminal && shown {
-					c.printf("\n")
-				}
+				l.end()
 				return
 			case <-ticker.C:
-				c.showLine(line(), onTerminal)
-				shown = true
+				l.show()
 			}
 		}
 	}()
@@ -42,16 +71,29 @@ func startLine(c *console, line func() string) (stop func()) {
 	}
 }
 
-func (c *console) showLine(line string, onTerminal bool) {
-	if !onTerminal {
-		c.printf("%s\n", line)
+func (l *liveLine) show() {
+	l.shown = true
+	line := terminal.Escape(l.line())
+	if !l.onTerminal {
+		terminal.Fprintf(l.to, "%s\n", line)
 		return
 	}
 	// A line that wraps could not be rewritten.
-	if width, _, err := term.GetSize(int(c.stdout.Fd())); err == nil && width > 0 {
+	if width, _, err := term.GetSize(int(l.file.Fd())); err == nil && width > 0 {
 		line = line[:min(len(line), width-1)]
 	}
-	fmt.Fprintf(c.stdout, "\r\x1b[K%s", line) // numbers and our own words
+	l.rewrite(line)
+}
+
+func (l *liveLine) rewrite(line string) { fmt.Fprintf(l.file, "\r\x1b[K%s", line) }
+
+func (l *liveLine) end() {
+	switch {
+	case l.brief:
+		l.rewrite("")
+	case l.onTerminal && l.shown:
+		terminal.Fprintf(l.to, "\n")
+	}
 }
 
 // progress is what the demo's line shows.

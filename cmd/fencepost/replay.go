@@ -37,7 +37,7 @@ crash leaves it, the whole rows are played, and it says so. If the beginning is
 missing, it says that the sizes are lower bounds.
 
 Exit codes: 0 clean; 1 refusals, findings, or books that differ from
-the driver's; 2 a file or flag is bad.`,
+the driver's; 2 a file or flag is bad; 130 Ctrl-C.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			cfg, err := f.config()
@@ -48,8 +48,9 @@ the driver's; 2 a file or flag is bad.`,
 			if err != nil {
 				return err
 			}
-			*code = replayFiles(cmd.Context(), c, files, playing{cfg, f, limits})
-			return nil
+			c.jsonOnly = f.json
+			*code, err = replayFiles(cmd.Context(), c, files, playing{cfg, f, limits})
+			return err
 		},
 	}
 	flags := cmd.Flags()
@@ -59,7 +60,7 @@ the driver's; 2 a file or flag is bad.`,
 	flags.StringVar(&f.guard, "guard", "sample", "debug guard: off, ledger, sample[:BYTES] or hunt[:bisect+delay+unmap]")
 	flags.Float64Var(&f.speed, "speed", 0, "how much faster than recorded, 0.001 to 1000000; 1 keeps the times, 0 does not wait")
 	f.bounds.add(cmd)
-	flags.BoolVar(&f.json, "json", false, "print one JSON object for each file, after its report, on standard output")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object for each file on standard output, and the reports on standard error")
 	return cmd
 }
 
@@ -81,17 +82,19 @@ type playing struct {
 }
 
 // replayFiles plays each file and returns the worst exit code. A bad file
-// does not keep the others from being played.
-func replayFiles(ctx context.Context, c *console, files []string, how playing) int {
-	worst := exitClean
+// does not keep the others from being played; the end of ctx does, and is the error.
+func replayFiles(ctx context.Context, c *console, files []string, how playing) (worst int, err error) {
 	for _, file := range files {
 		code, err := replayFile(ctx, c, file, how)
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return code, &problemError{err}
+		}
 		if err != nil {
 			c.complain(err)
 		}
 		worst = max(worst, code)
 	}
-	return worst
+	return worst, nil
 }
 
 func replayFile(ctx context.Context, c *console, file string, how playing) (int, error) {

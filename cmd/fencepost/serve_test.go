@@ -24,7 +24,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
-// runCaptured calls run with standard output in a pipe, and hands each line
+// runCaptured calls run with standard output and standard error in one pipe, and hands each line
 // to line while the command runs.
 func runCaptured(t *testing.T, line func(string), args ...string) (code int) {
 	t.Helper()
@@ -36,9 +36,9 @@ func capture(t *testing.T, call func() int, line func(string)) (code int) {
 	t.Helper()
 	read, write, err := os.Pipe()
 	must.Do(t, err)
-	stdout := os.Stdout
-	os.Stdout = write
-	defer func() { os.Stdout = stdout }()
+	stdout, stderr := os.Stdout, os.Stderr
+	os.Stdout, os.Stderr = write, write
+	defer func() { os.Stdout, os.Stderr = stdout, stderr }()
 	ended := make(chan int, 1)
 	go func() {
 		ended <- call()

@@ -44,7 +44,7 @@ The history is a file (a log of the level Uses, a dump, or what
 http://127.0.0.1:9464. Sampled traces are in it whole, as far back as it goes.
 
 Exit codes: 0 explained; 1 no process answers there, or the history has no timed
-launch, or none of the trace; 2 the file or an argument is bad.`,
+launch, or none of the trace; 2 the file or an argument is bad; 130 Ctrl-C.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			limits, err := bounds.limits()

@@ -22,8 +22,12 @@ type ParseError struct {
 	Err error
 }
 
-// Error is "file:line: field: reason", followed by the value.
+// Error is "file:line: field: reason", followed by the value; "file: reason" of a file that cannot
+// be read at all.
 func (e *ParseError) Error() string {
+	if e.Line == 0 && e.Field == "file" {
+		return e.File + ": " + e.Reason
+	}
 	s := fmt.Sprintf("%s:%d: %s: %s", e.File, e.Line, e.Field, e.Reason)
 	if e.Value != "" {
 		s += ", got " + strconv.Quote(e.Value)

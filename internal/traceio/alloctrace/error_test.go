@@ -83,7 +83,7 @@ func TestParseErrorShortensWhatItRepeats(t *testing.T) {
 func TestReadFileOfAMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing.csv")
 	_, err := alloctrace.DefaultLimits.ReadFile(path)
-	if want := path + ":0: file: no such file or directory"; err == nil || err.Error() != want {
+	if want := path + ": no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
