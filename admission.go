@@ -31,8 +31,9 @@ import (
 // those inside that may need the most beyond its reservation. It never waits
 // for memory while it has some, so that no two jobs wait for each other. What it will not need it may give back; see [Job.Settle].
 //
-// A job of which nothing is known has no reservation, and runs while no other admitted job does: those wait until it has
-// ended. With [Reserve] it has a first guess instead: Reserve's bytes count until something is known, and its bound on the wait
+// A job of which nothing is known is being learned: it reserves an eighth of the budget's limit as a guess, or as much as a job
+// of its name has needed that is being learned now. Others run beside it. A job that is known to need nothing reserves nothing.
+// With [Reserve] the first jobs have that guess instead: Reserve's bytes count until something is known, and its bound on the wait
 // for good. A job that is admitted from within another one may wait for that. If even the lower end of what is
 // predicted is more than the budget's limit the job is refused with a [admit.NeverFitsError] and a
 // [core.OutOfBudgetError]. If only the upper end is more than will come free, because no other job holds a reservation,
@@ -57,9 +58,12 @@ func Shape(name string, n int) JobOption {
 type forecast struct {
 	shape admit.Shape
 	admit.Prediction
-	// admitted: the job may take from the budget what it needs beyond its reservation. entered: it counts as inside.
-	admitted, entered bool
+	// admitted: the job may take from the budget what it needs beyond its reservation.
+	admitted bool
 }
+
+// learning reports whether nothing is known yet of what an admitted job needs, so that its reservation is a guess.
+func (f *forecast) learning() bool { return f != nil && f.admitted && f.Runs == 0 }
 
 // surprise is how much more than predicted the job may need.
 func (f *forecast) surprise() uint64 {
@@ -69,15 +73,14 @@ func (f *forecast) surprise() uint64 {
 	return f.High - min(f.High, f.Bytes)
 }
 
-// inside are the jobs that have a reservation, or were admitted.
+// inside are the jobs that have a reservation, and those that are being learned.
 type inside struct {
 	mu sync.Mutex
 	// surprises are those of the jobs with a reservation, ascending: 0 of one that was not admitted. Few jobs need
 	// more than was predicted, so that room is kept free for the largest alone.
 	surprises []uint64
-	// admitted are how many were; alone: nothing is known of the one that was.
-	admitted int
-	alone    bool
+	// learners are the admitted jobs that began when nothing was known of their kind, from their wait to their end.
+	learners []*jobState
 }
 
 // holds notes that a job has a reservation.
@@ -105,34 +108,53 @@ func (in *inside) noneHolds() bool {
 }
 
 // headroom is what is to be kept free beside an admitted job with that surprise, if others have a reservation: a quarter of the
-// limit at most. It is false while the job may not come in.
-func (in *inside) headroom(surprise, limit uint64) (bytes uint64, ok bool) {
+// limit at most.
+func (in *inside) headroom(surprise, limit uint64) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	n := len(in.surprises)
 	if n == 0 {
-		return 0, !in.alone
+		return 0
 	}
-	return min(max(surprise, in.surprises[n-1]), limit/4), !in.alone
+	return min(max(surprise, in.surprises[n-1]), limit/4)
 }
 
-// enter lets an admitted job in, one of which nothing is known only if no other is inside.
-func (in *inside) enter(known bool) bool {
+// guesses is one part of the limit in so many: what a job is reserved of which nothing is known.
+const guesses = 8
+
+// guess is what to reserve for a job of which nothing is known: a share of the limit, or as much as a job of its name has
+// at most that is being learned.
+func (in *inside) guess(s *jobState, limit uint64) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.alone || !known && in.admitted > 0 {
-		return false
+	guess := max(1, limit/guesses)
+	for _, l := range in.learners {
+		if l.tag == s.tag {
+			guess = max(guess, l.account.Read().Requested)
+		}
 	}
-	in.admitted++
-	in.alone = !known
-	return true
+	return min(guess, limit)
 }
 
-func (in *inside) leave() {
+// learns notes that a job is being learned.
+func (in *inside) learns(s *jobState) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.admitted--
-	in.alone = false
+	in.learners = append(in.learners, s)
+}
+
+// learned notes that it is no more.
+func (in *inside) learned(s *jobState) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.learners = slices.DeleteFunc(in.learners, func(l *jobState) bool { return l == s })
+}
+
+// learning counts the jobs that are being learned.
+func (in *inside) learning() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.learners)
 }
 
 // foresee looks up what the job will need, and turns that into a reservation.
@@ -142,7 +164,11 @@ func (r *Runtime) foresee(s *jobState, o *jobOptions) error {
 	}
 	f := &forecast{shape: o.shape, admitted: o.admit}
 	s.forecast = f
-	return r.predict(s, o)
+	err := r.predict(s, o)
+	if f.learning() {
+		r.inside.learns(s)
+	}
+	return err
 }
 
 // predict may be called again when something was learned.
@@ -155,13 +181,14 @@ func (r *Runtime) predict(s *jobState, o *jobOptions) error {
 	if !o.admit {
 		return nil
 	}
+	limit := r.budget.Limit()
 	if f.Runs == 0 {
-		if !o.reserve {
-			o.unknown, o.reserve, o.bytes, o.wait = true, true, 1, math.MaxInt64
+		if o.guess || !o.reserve {
+			f.Bytes, f.High = r.inside.guess(s, limit), limit
+			o.guess, o.reserve, o.bytes, o.wait = true, true, f.Bytes, math.MaxInt64
 		}
 		return nil
 	}
-	limit := r.budget.Limit()
 	if f.Low > limit {
 		never := &admit.NeverFitsError{Job: string(s.tag.OrUntagged()), Shape: f.shape, Needs: f.Low, Limit: limit, Runs: f.Runs}
 		return r.refuseJob(s.ctx, s.tag, f.Low, fmt.Errorf("%w: %w", never, r.budget.Refuse(f.Low, s.tag.OrUntagged())))
@@ -169,7 +196,10 @@ func (r *Runtime) predict(s *jobState, o *jobOptions) error {
 	if !o.reserve {
 		o.wait = math.MaxInt64
 	}
-	o.unknown, o.reserve, o.least, o.bytes = false, true, max(1, f.Low), max(1, min(f.Bytes, limit))
+	if o.guess {
+		r.inside.learned(s)
+	}
+	o.guess, o.reserve, o.least, o.bytes = false, f.Bytes > 0, max(1, f.Low), min(f.Bytes, limit)
 	return nil
 }
 

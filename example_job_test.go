@@ -98,14 +98,14 @@ func ExampleAdmit() {
 		}
 		return reserved
 	}
-	fmt.Println("the first is reserved", sort(1000), "bytes")
+	fmt.Println("the first is reserved an eighth of the budget:", sort(1000) == 1<<20/8)
 	for rows := range 100 {
 		sort(100 * (rows + 1))
 	}
 	needs, reserved := uint64(8*5050), sort(5050)
 	fmt.Println("later, that is enough:", reserved >= needs, "and not much more:", reserved < needs+needs/10)
 	// Output:
-	// the first is reserved 0 bytes
+	// the first is reserved an eighth of the budget: true
 	// later, that is enough: true and not much more: true
 }
 

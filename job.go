@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -252,8 +251,8 @@ func (j *Job) check(op string) error {
 }
 
 type jobOptions struct {
-	// unknown: nothing is known of an admitted job, and nothing is to be reserved for it.
-	reserve, admit, unknown bool
+	// guess: nothing is known of an admitted job, so bytes are a guess, and less will do where no more will come free.
+	reserve, admit, guess bool
 	// least is what will do instead of bytes where no more will come free; 0 if nothing else will.
 	least, bytes uint64
 	wait         time.Duration
@@ -284,6 +283,10 @@ func Reserve(bytes uint64, wait time.Duration) JobOption {
 // Waiting is how many jobs wait for their reservation now. It does not block.
 func (r *Runtime) Waiting() int { return r.line.Len() }
 
+// Learning is how many jobs with [Admit] wait or run now that began when nothing was known of what they need, so that
+// their reservation is a guess. It is safe for concurrent use and does not block.
+func (r *Runtime) Learning() int { return r.inside.learning() }
+
 // The pauses between two looks of the first that waits: at the device, while something is pending
 // there, and at least, however often it is woken.
 const (
@@ -295,8 +298,8 @@ const (
 // reserveWithin reserves in order: who comes later waits until those before have theirs, or have
 // given up, or let it pass. It looks before it asks, because each refusal counts. An admitted job waits
 // until room stays for the largest surprise, or no job has a reservation that will come back: then
-// the first takes what there is, if that is the least that it needs. One of which nothing is known waits
-// until no admitted one is inside, or something is known, and gets no claim.
+// the first takes what there is, if that is the least that it needs. One of which nothing is known waits for a
+// guess, until something is known.
 func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions) (core.Claim, error) {
 	tag := s.tag
 	if o.wait > 0 && r.line.Len() == 0 {
@@ -309,17 +312,13 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 	if room := r.room(ctx); o.wait <= 0 || room.never(o) {
 		return r.Reserve(patient, o.bytes, tag)
 	}
-	in := o.bytes
-	if o.unknown { // it passes none
-		in = math.MaxUint64
-	}
-	place := r.line.Join(in)
+	place := r.line.Join(o.bytes)
 	defer place.Leave()
 	var looked monotime.Instant
 	for pause := firstPause; ; {
 		var again <-chan time.Time
 		if place.MayTry() {
-			if o.unknown {
+			if o.guess {
 				if err := r.predict(s, o); err != nil {
 					return core.Claim{}, err
 				}
@@ -330,7 +329,7 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 				return r.Reserve(patient, o.bytes, tag)
 			}
 			all := *o
-			if none && o.least > 0 && room.bytes >= o.least && (!room.coming || pause == lastPause) {
+			if none && (o.guess || o.least > 0) && room.bytes >= o.least && (!room.coming || pause == lastPause) {
 				o.bytes = min(o.bytes, room.bytes)
 			}
 			claim, ok, err := r.tryReserve(patient, s, o, room.bytes)
@@ -355,38 +354,29 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 	}
 }
 
-// tryReserve reserves if there is room, or lets a job in of which nothing is known. It is false if the job has to wait.
+// tryReserve reserves if there is room. It is false if the job has to wait.
 func (r *Runtime) tryReserve(ctx context.Context, s *jobState, o *jobOptions, room uint64) (claim core.Claim, ok bool, err error) {
 	if o.admit {
-		if !o.unknown {
-			keep, may := r.inside.headroom(s.forecast.surprise(), r.budget.Limit())
-			if !may || room < o.bytes || room-o.bytes < keep {
-				return core.Claim{}, false, nil
-			}
-		}
-		if !r.inside.enter(!o.unknown) {
-			return core.Claim{}, false, nil
-		}
-		s.forecast.entered = true
-		if o.unknown {
+		if o.bytes == 0 && (o.guess || s.forecast.Runs > 0) { // it needs nothing, or no job has what it could wait for
 			return core.Claim{}, true, nil
+		}
+		if keep := r.inside.headroom(s.forecast.surprise(), r.budget.Limit()); room < o.bytes || room-o.bytes < keep {
+			return core.Claim{}, false, nil
 		}
 	}
 	if room < o.bytes {
 		return core.Claim{}, false, nil
 	}
 	if claim, err = r.Reserve(ctx, o.bytes, s.tag); errors.Is(err, core.ErrOutOfBudget) {
-		r.leave(s)
 		return core.Claim{}, false, nil
 	}
 	return claim, true, err
 }
 
-// leave ends that an admitted job is inside.
+// leave is the last step of an admitted job: those who wait may know more now.
 func (r *Runtime) leave(s *jobState) {
-	if s.forecast != nil && s.forecast.entered {
-		s.forecast.entered = false
-		r.inside.leave()
+	if s.forecast != nil && s.forecast.admitted {
+		r.inside.learned(s)
 		r.line.Wake()
 	}
 }
@@ -394,8 +384,8 @@ func (r *Runtime) leave(s *jobState) {
 // endWait is the end of a wait that was in vain. One that has others before it takes nothing.
 func (r *Runtime) endWait(ctx context.Context, place *line.Place, o *jobOptions, tag core.Tag) (core.Claim, error) {
 	bytes := o.bytes
-	if err := ctx.Err(); err != nil && o.unknown {
-		return core.Claim{}, fmt.Errorf("nothing is known of what the job %q needs, and it waited for others that were admitted to end: %w", tag.OrUntagged(), err)
+	if err := ctx.Err(); err != nil && o.guess {
+		return core.Claim{}, fmt.Errorf("the job %q waited for %d bytes of device memory, a guess: what it needs is being learned: %w", tag.OrUntagged(), bytes, err)
 	} else if err != nil {
 		return core.Claim{}, fmt.Errorf("the job %q waited for %d bytes of device memory: %w", tag.OrUntagged(), bytes, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
+	"slices"
 	"strings"
 	"sync"
 
@@ -27,10 +27,14 @@ type Config struct {
 	Passes int
 	// Model is what the gate learns with; several gates may share one. Nil is a new one.
 	Model *Model
-	// Unknown is how many bytes a job gets that the model has never seen; 0 is the whole limit, so
-	// that it runs alone.
+	// Unknown is how many bytes a job gets as a guess that the model has never seen, the limit at
+	// most. 0 is an eighth of the limit; [math.MaxUint64] lets it run alone. Once such a job uses more
+	// than the guess, later ones of its name get as much as it has used.
 	Unknown uint64
 }
+
+// guesses is one part of the limit in so many: the default of Config.Unknown.
+const guesses = 8
 
 // Gate lets jobs in as far as a number of bytes goes. It is safe for concurrent use, has no
 // goroutine and needs no close.
@@ -38,10 +42,11 @@ type Gate struct {
 	model   *Model
 	unknown uint64
 
-	mu      sync.Mutex
-	ledger  line.Ledger
-	waiting []*Admission // by place
-	stats   Stats
+	mu       sync.Mutex
+	ledger   line.Ledger
+	waiting  []*Admission // by place
+	learners []*Admission // those inside of which nothing was known
+	stats    Stats
 }
 
 // New makes a gate with nobody inside.
@@ -67,6 +72,11 @@ func (g *Gate) SetLimit(bytes uint64) {
 	defer g.mu.Unlock()
 	g.ledger.SetLimit(bytes)
 	g.tell()
+	for place := range g.waiting {
+		if a := g.waiting[place]; a != nil && a.Learning() {
+			g.ask(place, a)
+		}
+	}
 }
 
 // tell tells those who wait what was decided.
@@ -78,6 +88,9 @@ func (g *Gate) tell() {
 		if d.Bytes > 0 {
 			g.stats.Inside++
 			g.stats.Entered++
+			if a.Learning() {
+				g.learners = append(g.learners, a)
+			}
 		} else {
 			g.stats.Refused++
 			a.refused = &NeverFitsError{Job: a.job, Shape: a.shape, Needs: max(1, a.prediction.Low), Limit: g.ledger.Limit(), Runs: a.prediction.Runs}
@@ -104,9 +117,13 @@ type Admission struct {
 	left     bool
 }
 
+// Learning reports whether nothing was known of the job when it asked last to be let in, so that its
+// reservation is a guess. It is false of a nil Admission.
+func (a *Admission) Learning() bool { return a != nil && a.prediction.Runs == 0 }
+
 // Enter waits until there is room for a job of this name and shape, and reserves what it will
-// need: the upper end of what the model predicts. Of a job that may need more than the limit that
-// is the limit: it runs alone. Jobs are served in the order of their coming, but for
+// need: the upper end of what the model predicts, or a guess ([Config].Unknown) if it has never seen the
+// job. A job that may need more than the limit reserves the limit: it runs alone. Jobs are served in the order of their coming, but for
 // [Config].Passes. While it waits the job has nothing.
 //
 // Errors are [NeverFitsError] at once, or when the limit is lowered, and that of ctx: after an
@@ -124,7 +141,7 @@ func (g *Gate) Enter(ctx context.Context, job string, shape Shape) (*Admission, 
 	}
 	a := &Admission{gate: g, job: names.Bound(job), shape: shape, prediction: g.model.Predict(job, shape), decided: make(chan struct{})}
 	g.mu.Lock()
-	place := g.ledger.Ask(g.needs(a.prediction))
+	place := g.ledger.Ask(g.needs(a))
 	if place == len(g.waiting) {
 		g.waiting = append(g.waiting, nil)
 	}
@@ -135,7 +152,11 @@ func (g *Gate) Enter(ctx context.Context, job string, shape Shape) (*Admission, 
 	case <-a.decided:
 	case <-ctx.Done():
 		g.giveUp(a, place)
-		return nil, endError(ctx, job, "waited to be let in")
+		doing := "waited to be let in"
+		if a.Learning() {
+			doing = "is being learned, and waited to be let in with a guess"
+		}
+		return nil, endError(ctx, job, doing)
 	}
 	if a.refused != nil {
 		return nil, a.refused
@@ -143,27 +164,37 @@ func (g *Gate) Enter(ctx context.Context, job string, shape Shape) (*Admission, 
 	return a, nil
 }
 
-// needs are the bytes that a job asks for, at least and at most.
-func (g *Gate) needs(p Prediction) (least, bytes uint64) {
-	switch {
-	case p.Runs > 0:
-		return p.Low, p.Bytes
-	case g.unknown > 0:
-		return 0, g.unknown
+// needs are the bytes that a job asks for, at least and at most. It needs the lock.
+func (g *Gate) needs(a *Admission) (least, bytes uint64) {
+	if !a.Learning() {
+		return a.prediction.Low, a.prediction.Bytes
 	}
-	return 0, math.MaxUint64
+	bytes = g.unknown
+	if bytes == 0 {
+		bytes = g.ledger.Limit() / guesses
+	}
+	for _, l := range g.learners {
+		if l.job == a.job {
+			bytes = max(bytes, l.peak)
+		}
+	}
+	return 0, bytes
 }
 
-// askAgain has those ask for what is known now who wait for a job that was not known: the first
-// run of a job need not be the only one inside until all who came with it have been so.
-// It needs the lock, and comes before that run gives back.
+// ask has a place ask for what is known now. It needs the lock.
+func (g *Gate) ask(place int, a *Admission) {
+	least, bytes := g.needs(a)
+	g.ledger.AskAgain(place, least, bytes)
+	g.tell()
+}
+
+// askAgain has those ask for what is known now who wait for a job that was not known, when a run of
+// it has ended or uses more than was guessed. It needs the lock, and comes before the run gives back.
 func (g *Gate) askAgain(job string) {
 	for place := range g.waiting {
 		if a := g.waiting[place]; a != nil && a.job == job && !a.prediction.Known {
 			a.prediction = g.model.Predict(job, a.shape)
-			least, bytes := g.needs(a.prediction)
-			g.ledger.AskAgain(place, least, bytes)
-			g.tell()
+			g.ask(place, a)
 		}
 	}
 }
@@ -221,7 +252,11 @@ func (a *Admission) Observe(bytes uint64) error {
 	case bytes > mostBytes:
 		return &core.InvalidRequestError{Op: "Admission.Observe", Field: "bytes", Reason: fmt.Sprintf("%d: no device has so many; a difference below zero, perhaps", bytes)}
 	}
+	grown := a.Learning() && bytes > max(a.peak, a.grant.Reserved)
 	a.peak, a.observed = max(a.peak, bytes), true
+	if grown {
+		g.askAgain(a.job)
+	}
 	short := g.ledger.Use(&a.grant, bytes)
 	g.tell()
 	if short > 0 {
@@ -245,10 +280,12 @@ func (a *Admission) Settle(bytes uint64) {
 
 // leave needs the lock.
 func (a *Admission) leave() {
+	g := a.gate
 	a.left = true
-	a.gate.ledger.Leave(&a.grant)
-	a.gate.stats.Inside--
-	a.gate.tell()
+	g.ledger.Leave(&a.grant)
+	g.stats.Inside--
+	g.learners = slices.DeleteFunc(g.learners, func(l *Admission) bool { return l == a })
+	g.tell()
 }
 
 // Leave gives all back when the job has ended as it should. The model learns its peak, also one of 0,
@@ -291,8 +328,9 @@ func (a *Admission) end(whole bool) {
 type Stats struct {
 	// Limit is the limit, and Charged what those inside have reserved or use of it.
 	Limit, Charged uint64
-	// Inside and Waiting are how many are so now.
-	Inside, Waiting int
+	// Inside and Waiting are how many are so now. Learning is how many of those inside hold a guess,
+	// because nothing was known of them.
+	Inside, Waiting, Learning int
 	// Entered, Refused and GaveUp are how many were let in, were refused because they never fit, and
 	// gave up waiting.
 	Entered, Refused, GaveUp uint64
@@ -339,6 +377,7 @@ func (g *Gate) Stats() Stats {
 	defer g.mu.Unlock()
 	s := g.stats
 	s.Limit, s.Charged, s.Waiting = g.ledger.Limit(), g.ledger.Given(), g.ledger.Waiting()
+	s.Learning = len(g.learners)
 	s.Jobs = maps.Clone(s.Jobs)
 	return s
 }

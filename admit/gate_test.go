@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -173,30 +174,79 @@ func TestAJobThatIsForgottenMayTryAgain(t *testing.T) {
 	}
 }
 
-func TestAnUnknownJobRunsAloneOrWithWhatIsConfigured(t *testing.T) {
-	g := taught(t, admit.Config{Limit: 5000})
-	held := enter(t.Context(), t, g, "a").get(t)
-	stranger := enter(t.Context(), t, g, "stranger")
-	waiting(t, g, 1)
-	held.Leave()
-	in := stranger.get(t)
-	if in.Reserved() != 5000 {
-		t.Error("it does not run alone:", in.Reserved())
+func TestAnUnknownJobHasAShareOrWhatIsConfigured(t *testing.T) {
+	for unknown, want := range map[uint64]uint64{0: 1000, 1234: 1234, math.MaxUint64: 8000} {
+		g := taught(t, admit.Config{Limit: 8000, Unknown: unknown})
+		in := enter(t.Context(), t, g, "stranger").get(t)
+		if in.Reserved() != want || !in.Learning() || g.Stats().Learning != 1 {
+			t.Errorf("an unknown job gets %d bytes, not %d: %+v", in.Reserved(), want, g.Stats())
+		}
+		must.Do(t, in.Observe(700))
+		in.Leave()
+		in = enter(t.Context(), t, g, "stranger").get(t)
+		if r := in.Reserved(); r < 700 || r > 1400 || in.Learning() || g.Stats().Learning != 0 {
+			t.Errorf("what it needed was not learned: %d, %+v", r, g.Stats())
+		}
+		in.Leave()
 	}
-	must.Do(t, in.Observe(700))
-	in.Leave()
-	if r := enter(t.Context(), t, g, "stranger").get(t).Reserved(); r < 700 || r > 1400 {
-		t.Error("what it needed was not learned:", r)
+}
+
+// Jobs of which nothing is known do not wait for each other, nor others for them. What one of them uses beyond its guess is what
+// the next of its name asks for, also if it waits already.
+func TestAGuessGrowsWithWhatIsUsed(t *testing.T) {
+	g := taught(t, admit.Config{Limit: 8000})
+	first := enter(t.Context(), t, g, "cold").get(t)
+	other, known := enter(t.Context(), t, g, "other").get(t), enter(t.Context(), t, g, "b").get(t)
+	must.Do(t, first.Observe(2000))
+	second := enter(t.Context(), t, g, "cold").get(t)
+	if second.Reserved() != 2000 {
+		t.Errorf("the next gets %d bytes", second.Reserved())
 	}
-	g = taught(t, admit.Config{Limit: 5000, Unknown: 1234})
-	if r := enter(t.Context(), t, g, "stranger").get(t).Reserved(); r != 1234 {
-		t.Error("an unknown job gets", r)
+	stranger := enter(t.Context(), t, g, "stranger") // there are less than a thousand left
+	next := enter(t.Context(), t, g, "cold")
+	waiting(t, g, 2)
+	if err := first.Observe(4500); err == nil {
+		t.Error("there is not so much")
+	}
+	known.Leave()
+	waiting(t, g, 2)
+	other.Leave()
+	stranger.get(t).Leave()
+	second.Leave()
+	waiting(t, g, 1) // for 4500
+	ctx, cancel := context.WithCancel(t.Context())
+	impatient := enter(ctx, t, g, "another")
+	cancel()
+	if err := <-impatient.err; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "being learned") {
+		t.Error(err)
+	}
+	first.Leave()
+	if in := next.get(t); in.Reserved() < 4500 || in.Learning() {
+		t.Errorf("it gets %d bytes", in.Reserved())
+	}
+}
+
+// A job that uses nothing is known to need nothing; one that has not been observed teaches nothing.
+func TestAGateLearnsNothing(t *testing.T) {
+	model := new(admit.Model)
+	g := must.Get(admit.New(admit.Config{Limit: 8000, Model: model}))(t)
+	for range 20 {
+		enter(t.Context(), t, g, "unobserved").get(t).Leave()
+		in := enter(t.Context(), t, g, "lookup").get(t)
+		must.Do(t, in.Observe(0))
+		in.Leave()
+	}
+	if p, none := model.Predict("lookup", admit.Shape{}), model.Predict("unobserved", admit.Shape{}); !p.Known || p.Bytes != 0 || none.Runs != 0 {
+		t.Errorf("%+v, and of one that was not observed %+v", p, none)
+	}
+	for range 100 { // all at once
+		enter(t.Context(), t, g, "lookup").get(t)
 	}
 }
 
 // Of many that come before anything is known one runs alone, and the others with what it has shown.
 func TestWhoWaitsProfitsFromWhatIsLearnedMeanwhile(t *testing.T) {
-	g := must.Get(admit.New(admit.Config{Limit: 10_000}))(t)
+	g := must.Get(admit.New(admit.Config{Limit: 10_000, Unknown: math.MaxUint64}))(t)
 	first := enter(t.Context(), t, g, "job").get(t)
 	var others []arrival
 	for range 5 {

@@ -273,7 +273,7 @@ func (c *curve) observe(r run) {
 		c.replace(c.runs[len(c.runs)-2*sure:])
 		c.row, c.out = 0, 0
 		c.refit()
-	case under && c.row > 0:
+	case under && c.row > 0 && f.runs >= streak: // fewer say too little to hold on to
 		raised := *f
 		raised.raise = min(4, raised.raise*r.peak/reserved)
 		c.fit.Store(&raised)

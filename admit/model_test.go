@@ -365,6 +365,18 @@ func TestNothingIsKnowledge(t *testing.T) {
 	}
 }
 
+// One run says little: a second one that needs far more is believed at once.
+func TestTheFirstRunIsNotHeldOnTo(t *testing.T) {
+	for _, first := range []uint64{0, 1000} {
+		var m admit.Model
+		m.Observe("job", admit.Shape{}, first)
+		m.Observe("job", admit.Shape{}, 1<<20)
+		if p := m.Predict("job", admit.Shape{}); p.Bytes < 1<<20 {
+			t.Errorf("after %d bytes and a MiB %d are predicted", first, p.Bytes)
+		}
+	}
+}
+
 // Whatever it is told, a model says something that can be.
 func FuzzPredictions(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 255, 0, 9, 200, 128, 64, 0, 0, 0})
