@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // Admit reserves for a job, before it begins, what the last jobs of its name and [Shape] have needed: the upper end of what
@@ -326,7 +327,7 @@ func (r *Runtime) openLearned(cfg Config) error {
 		l.model = cmp.Or(l.model, new(admit.Model))
 		return nil
 	}
-	logger := cmp.Or(cfg.Findings.Logger, slog.Default())
+	logger := usercode.Logger(cmp.Or(cfg.Findings.Logger, slog.Default()))
 	var err error
 	if l.file, err = filepath.Abs(cfg.LearnedFile); err != nil {
 		return invalid("LearnedFile", err.Error())

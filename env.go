@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/environ"
 	"github.com/fencepost-gpu/fencepost/internal/operators"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -122,7 +123,7 @@ func (c *Config) warnOfUnknown(env []string) {
 	if len(unknown) == 0 {
 		return
 	}
-	logger := cmp.Or(c.Findings.Logger, slog.Default())
+	logger := usercode.Logger(cmp.Or(c.Findings.Logger, slog.Default()))
 	const named = 8
 	var text []string
 	for _, u := range unknown[:min(len(unknown), named)] {

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/health"
 	"github.com/fencepost-gpu/fencepost/internal/operators"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
 
@@ -112,7 +113,7 @@ func (r *Runtime) readHealth() health.Reading {
 }
 
 func (r *Runtime) lostTelemetry() uint64 {
-	lost := r.log.Dropped()
+	lost := r.log.Dropped() + usercode.Panics() - r.panicked
 	if r.incidents != nil {
 		st := r.incidents.Stats()
 		lost += st.Dropped + st.Failed + r.dumps.Failures()

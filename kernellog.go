@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/kmsg"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // kernelLogPath is the kernel's log, and xidPatience how long the driver's line on a lost device is waited for, which may come after the
@@ -33,7 +34,7 @@ func (r *Runtime) openKernelLog(cfg Config) {
 	log, err := kmsg.Open(kernelLogPath)
 	if err != nil {
 		r.kernelLog.state = "not readable: " + err.Error()
-		cmp.Or(cfg.Findings.Logger, slog.Default()).Warn("fencepost: the kernel's log is not readable", "error", err)
+		usercode.Logger(cmp.Or(cfg.Findings.Logger, slog.Default())).Warn("fencepost: the kernel's log is not readable", "error", err)
 		return
 	}
 	r.kernelLog = kernelLog{"read", log}

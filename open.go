@@ -54,7 +54,7 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{opened: time.Now(), ended: make(chan struct{}), tags: metrics.NewTagSeries(), timeout: cfg.CloseTimeout, hosts: cfg.Hosts, policy: cfg.GuardPolicy, findings: newCollection(cfg),
+	r := &Runtime{opened: time.Now(), ended: make(chan struct{}), panicked: usercode.Panics(), tags: metrics.NewTagSeries(), timeout: cfg.CloseTimeout, hosts: cfg.Hosts, policy: cfg.GuardPolicy, findings: newCollection(cfg),
 		ring: logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses}
 	r.health = r.newHealthWatch(cfg)
 	if err := r.openIncidents(cfg); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/health"
 	"github.com/fencepost-gpu/fencepost/internal/line"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/internal/version"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -97,10 +98,12 @@ type Runtime struct {
 	jobSpans    telemetry.Jobs
 	jobHistory  jobHistory
 	// built is set when nothing of the above changes any more.
-	built      atomic.Bool
-	closed     atomic.Bool
-	switching  sync.Mutex // serialises SwitchGuard
-	timeout    time.Duration
+	built     atomic.Bool
+	closed    atomic.Bool
+	switching sync.Mutex // serialises SwitchGuard
+	timeout   time.Duration
+	// panicked is how often code that watches had panicked in this process before Open.
+	panicked   uint64
 	undo       []func(context.Context) error
 	closing    atomic.Bool
 	ended      chan struct{} // when Close has, with the two that follow
@@ -298,8 +301,7 @@ func (r *Runtime) keepMetrics() {
 // device.
 func every(interval time.Duration, f func(now time.Time)) (end func(context.Context) error) {
 	stop, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
+	usercode.Go("a look in the background", func() {
 		for {
 			select {
 			case <-stop:
@@ -308,7 +310,7 @@ func every(interval time.Duration, f func(now time.Time)) (end func(context.Cont
 				f(time.Now())
 			}
 		}
-	}()
+	}, func() { close(ended) })
 	return func(context.Context) error {
 		close(stop)
 		<-ended

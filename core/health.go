@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // Health is how well a runtime is.
@@ -108,7 +109,7 @@ func (r *Runtime) report(f Finding) {
 	if f.Time.IsZero() {
 		f.Time = time.Now()
 	}
-	r.findings(f)
+	usercode.Call("NewRuntime's findings", func() { r.findings(f) })
 }
 
 // HealthSign is one reason as it holds now.

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // A stream's pending frees are looked at after reapOperations allocations and
@@ -152,21 +153,7 @@ func (r *tracker) release(batch *reapBatch) {
 		*batch = reapBatch{entries: batch.entries[:0]}
 		reapBatches.Put(batch)
 	}()
-	r.releaseBlocks(batch.entries)
-}
-
-// releaseBlocks goes on where a listener panics.
-func (r *tracker) releaseBlocks(entries []pendingFree) {
-	told := 0
-	defer func() {
-		if told < len(entries) {
-			r.releaseBlocks(entries[told:])
-		}
-	}()
-	for told < len(entries) {
-		told++
-		r.releaseBlock(entries[told-1].block)
-	}
+	usercode.All(batch.entries, func(p pendingFree) { r.releaseBlock(p.block) })
 }
 
 // leaveBooks takes the books' lock once for the blocks that follow each other
@@ -213,30 +200,19 @@ func (r *tracker) unmapCompleted(s *stream, most int) error {
 	return r.unmap(s, s.frees.takeUnmaps(most))
 }
 
-// unmap goes on where a listener panics.
 func (r *tracker) unmap(s *stream, frees []pendingFree) (first error) {
-	taken := 0
-	defer func() {
-		if taken < len(frees) {
-			first = cmp.Or(first, r.unmap(s, frees[taken:]))
-		}
-	}()
-	for taken < len(frees) {
-		p := frees[taken]
-		taken++
+	usercode.All(frees, func(p pendingFree) {
 		if err := r.mapper.Unmap(vmm.Range{Ptr: p.block.core.ID.Ptr, Bytes: p.block.mapped}); err != nil {
 			s.books.Fails.Add(1)
 			s.frees.putBack(p)
 			first = cmp.Or(first, err)
-			continue
+			return
 		}
+		defer s.frees.unmapDone()
 		batch := r.newBatch(s)
 		batch.entries = append(batch.entries, p)
-		func() {
-			defer s.frees.unmapDone()
-			r.release(batch)
-		}()
-	}
+		r.release(batch)
+	})
 	return first
 }
 
@@ -354,8 +330,7 @@ func (r *tracker) startReaper(interval time.Duration) {
 	if interval == 0 {
 		interval = defaultReapInterval
 	}
-	go func() {
-		defer close(r.reaperDone)
+	usercode.Go("the reaper", func() {
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		for {
@@ -369,7 +344,7 @@ func (r *tracker) startReaper(interval time.Duration) {
 				_ = r.withMemory("ReapPending", func() error { return r.memory.tick(now) })
 			}
 		}
-	}()
+	}, func() { close(r.reaperDone) })
 }
 
 // hasPending reports whether a reap may find something to do.

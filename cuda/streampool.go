@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // errPoolClosed is the refusal of a pool that Close has begun to end.
@@ -265,7 +266,7 @@ func (p *StreamPool) acquireNew(ctx context.Context) (*puddle.Resource[*stream],
 // observe tells of an error that means that the device is lost, and returns it.
 func (p *StreamPool) observe(op string, err error) error {
 	if p.onSticky != nil && errors.Is(err, core.ErrSticky) {
-		p.onSticky(op, err)
+		usercode.Call("StreamPoolConfig.OnSticky", func() { p.onSticky(op, err) })
 	}
 	return err
 }
@@ -352,12 +353,16 @@ func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
 // step begins a step in ctx's trace, and returns what ends it.
 func (p *StreamPool) step(ctx context.Context, s oplog.Step) func(error) {
 	if p.beginStep != nil {
-		if end := p.beginStep(ctx, s); end != nil {
-			return end
+		var end func(error)
+		usercode.Call(stepCode, func() { end = p.beginStep(ctx, s) })
+		if end != nil {
+			return func(err error) { usercode.Call(stepCode, func() { end(err) }) }
 		}
 	}
 	return untraced
 }
+
+const stepCode = "StreamPoolConfig.BeginStep"
 
 func untraced(error) {}
 

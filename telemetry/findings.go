@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -84,7 +85,7 @@ type tagKey struct {
 // NewFindings returns an empty collection.
 func NewFindings(cfg FindingsConfig) *Findings {
 	c := &Findings{
-		logger: cfg.Logger, keep: cmp.Or(max(cfg.Keep, 0), DefaultKeep),
+		logger: usercode.Logger(cfg.Logger), keep: cmp.Or(max(cfg.Keep, 0), DefaultKeep),
 		kinds: map[core.FindingKind]uint64{}, mild: map[core.FindingKind]uint64{}, places: map[uintptr]bool{},
 		byTag: map[tagKey]uint64{}, tags: map[core.Tag]bool{}, unwritten: map[string]bool{}, targets: targetsOf(SpanFinding),
 	}

@@ -13,9 +13,9 @@ import (
 // ScopeName is the instrumentation scope of every span of this package.
 const ScopeName = "github.com/fencepost-gpu/fencepost/telemetry"
 
-// tracerOf is the tracer of this package's spans.
+// tracerOf is the tracer of this package's spans: the one place that calls the provider's.
 func tracerOf(p trace.TracerProvider) trace.Tracer {
-	return p.Tracer(ScopeName, trace.WithInstrumentationVersion(version.Fencepost()), trace.WithSchemaURL(semconv.SchemaURL))
+	return guardedTracer{p.Tracer(ScopeName, trace.WithInstrumentationVersion(version.Fencepost()), trace.WithSchemaURL(semconv.SchemaURL))}
 }
 
 // SpanName is an operation: what a span's name begins with, and the value of [AttrSpanOperation].

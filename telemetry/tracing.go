@@ -159,7 +159,7 @@ func wrapsTracedOperation(ctx context.Context) bool {
 // under is ctx inside span, for the layers below. A span that is recorded but
 // not sampled is nothing that a report should name.
 func under(ctx context.Context, span trace.Span) context.Context {
-	return enter(trace.ContextWithSpan(ctx, span), span)
+	return enter(trace.ContextWithSpan(ctx, own(span)), span)
 }
 
 // enter is under for a context that carries span already.

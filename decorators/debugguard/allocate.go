@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/path"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // Allocate returns a live block. A guarded one costs red zones and one launch
@@ -47,7 +48,7 @@ func (r *Resource) spanIn(ctx context.Context) core.SpanContext {
 
 func (r *Resource) tellStack(bytes uint64, tag core.Tag, stack core.Stack) {
 	if r.cfg.Advanced.OnStack != nil {
-		r.cfg.Advanced.OnStack(bytes, tag, stack)
+		usercode.Call("debugguard.Advanced.OnStack", func() { r.cfg.Advanced.OnStack(bytes, tag, stack) })
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // report counts a finding and hands it on.
@@ -19,7 +20,7 @@ func (r *Resource) report(f core.Finding) {
 		return
 	}
 	f.Source, f.Time = "debugguard", r.cfg.Advanced.Now()
-	r.cfg.Findings(f)
+	usercode.Call("debugguard.Config.Findings", func() { r.cfg.Findings(f) })
 }
 
 // victim begins a finding about a known block; rec must be locked.

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // Neither memory that the guard uses for itself nor memory that is freed and only waits for
@@ -229,7 +230,7 @@ func (r *Resource) emit(ctx context.Context, req *core.Request, began time.Time,
 	if relieved {
 		e.Duration = r.cfg.Advanced.Now().Sub(began)
 	}
-	r.cfg.Advanced.Events.Emit(ctx, e)
+	usercode.Call("debugguard.Advanced.Events", func() { r.cfg.Advanced.Events.Emit(ctx, e) })
 }
 
 // forwardedFrees are what goes by the frees that the upstream has not released yet.
@@ -351,7 +352,9 @@ func (r *Resource) goOn(ctx context.Context, w *pendingWait, req *core.Request, 
 		w.began, w.pending = time.Now(), bytes
 		w.patient, w.end = context.WithTimeout(ctx, r.cfg.Advanced.Patience)
 		if r.cfg.Advanced.BeginStep != nil {
-			w.span = r.cfg.Advanced.BeginStep(ctx, oplog.Step{Stream: req.Stream, Memory: true, Bytes: req.Bytes})
+			usercode.Call(stepCode, func() {
+				w.span = r.cfg.Advanced.BeginStep(ctx, oplog.Step{Stream: req.Stream, Memory: true, Bytes: req.Bytes})
+			})
 		}
 		r.forwarded.waiting.Add(1)
 	}
@@ -407,6 +410,8 @@ func (r *Resource) endWait(w *pendingWait, req *core.Request, err error) {
 		req.Account.Note(func(j *core.JobAccount) { j.WaitedForMemory += took })
 	}
 	if w.span != nil {
-		w.span(err)
+		usercode.Call(stepCode, func() { w.span(err) })
 	}
 }
+
+const stepCode = "debugguard.Advanced.BeginStep"

@@ -10,6 +10,7 @@ import (
 	"weak"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // The upkeep lets go what has been in quarantine for its age, and reads verdicts: in
@@ -94,14 +95,17 @@ func (r *Resource) tick() {
 	if r.closed() {
 		return
 	}
-	next, err := r.keepHouse(u.life)
-	if r.closed() || errors.Is(err, core.ErrSticky) { // a lost device is asked nothing more
-		return
-	}
-	u.armed.Store(false)
-	if r.hasUpkeep() && u.armed.CompareAndSwap(false, true) {
-		u.timer.Reset(next)
-	}
+	next, err := u.every, error(nil)
+	defer func() { // also where the program's code ends the goroutine
+		if r.closed() || errors.Is(err, core.ErrSticky) { // a lost device is asked nothing more
+			return
+		}
+		u.armed.Store(false)
+		if r.hasUpkeep() && u.armed.CompareAndSwap(false, true) {
+			u.timer.Reset(next)
+		}
+	}()
+	usercode.Call("the guard's upkeep", func() { next, err = r.keepHouse(u.life) })
 }
 
 // hasUpkeep reports whether time alone brings something to do.

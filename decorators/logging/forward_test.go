@@ -3,8 +3,10 @@ package logging
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -148,30 +150,41 @@ func questions(t *testing.T, r *Resource, up *budgeted, block core.Block) {
 	}
 }
 
-// panicking is a sink that does not work.
-type panicking struct{ Sink }
+// failing is a sink that does not work.
+type failing struct {
+	Sink
+	fail func()
+}
 
-func (panicking) Put(Record) { panic("a sink of the user's") }
+func (f failing) Put(Record) { f.fail() }
 
-// What nobody is given, because a sink panics, is given back.
-func TestAPanicOfASinkLeavesNoClaimAndNoBlock(t *testing.T) {
-	up := &budgeted{Fake: coretest.NewFake(0)}
-	r := must.Get(New(up, Config{Sinks: []Sink{panicking{NewRing(8)}}}))(t)
-	panics := func(f func()) {
-		t.Helper()
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic did not go on")
-			}
-		}()
-		f()
-	}
-	panics(func() { _, _ = r.Reserve(t.Context(), 9, "x") })
-	if !slices.Contains(up.calls, "ReleaseClaim") {
-		t.Errorf("the claim was not given back: %v", up.calls)
-	}
-	panics(func() { _, _ = r.Allocate(t.Context(), core.Request{Bytes: 9}) })
-	if st := up.Fake.Stats(); st.Live.Blocks != 0 || st.Allocations != 1 {
-		t.Errorf("the block was not given back: %+v", st)
+// A sink that panics costs its own record. What nobody is given, because a sink ends the goroutine, is given back.
+func TestASinkThatDoesNotReturnLosesNoClaimAndNoBlock(t *testing.T) {
+	for _, exits := range []bool{false, true} {
+		up := &budgeted{Fake: coretest.NewFake(0)}
+		fail := func() { panic("the sink's bug") }
+		if exits {
+			fail = runtime.Goexit
+		}
+		other := NewRing(8)
+		r := must.Get(New(up, Config{Sinks: []Sink{failing{other, fail}}}))(t)
+		var group sync.WaitGroup
+		var reserved, allocated bool
+		group.Go(func() {
+			_, err := r.Reserve(t.Context(), 9, "x")
+			reserved = err == nil
+		})
+		group.Wait()
+		if slices.Contains(up.calls, "ReleaseClaim") != exits || reserved == exits {
+			t.Errorf("exits %v: the caller got the claim: %v, and the upstream had %v", exits, reserved, up.calls)
+		}
+		group.Go(func() {
+			_, err := r.Allocate(t.Context(), core.Request{Bytes: 9})
+			allocated = err == nil
+		})
+		group.Wait()
+		if st := up.Fake.Stats(); st.Live.Blocks != 0 != allocated || st.Allocations != 1 || allocated == exits {
+			t.Errorf("exits %v: the caller got the block: %v, and the books are %+v", exits, allocated, st)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/path"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // Resource is a [core.Resource] that forwards every call to its upstream,
@@ -61,10 +62,17 @@ func (r *Resource) Tell(e oplog.Event) {
 		return
 	}
 	rec := Record{Event: e, Seq: r.sequence.next()}
-	for _, s := range r.sinks {
-		s.Put(rec)
+	r.putAll(&rec)
+}
+
+// putAll is the one place that calls the sinks with records.
+func (r *Resource) putAll(rec *Record) {
+	if len(r.sinks) > 0 {
+		usercode.All(r.sinks, func(s Sink) { usercode.Call(sinkCode, func() { s.Put(*rec) }) })
 	}
 }
+
+const sinkCode = "a log sink"
 
 // Lost logs nothing.
 func (*Resource) Lost(int) {}
@@ -73,7 +81,7 @@ func (*Resource) Lost(int) {}
 // full, a writer failed or the sink was closed.
 func (r *Resource) Dropped() (n uint64) {
 	for _, s := range r.sinks { // a ring loses none
-		n += s.Dropped()
+		usercode.Call(sinkCode, func() { n += s.Dropped() })
 	}
 	return n
 }
@@ -155,9 +163,7 @@ func (r *Resource) deliver(rec *Record) {
 	for _, ring := range r.rings {
 		ring.keep(rec)
 	}
-	for _, s := range r.sinks {
-		s.Put(*rec)
-	}
+	r.putAll(rec)
 }
 
 // describe fills in what is known of an existing block.

@@ -3,6 +3,7 @@ package logging
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,9 +12,11 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
-// Sink takes records. All methods are safe for concurrent use.
+// Sink takes records. All methods are safe for concurrent use. If Put panics, an error record goes to
+// slog.Default, and the operation goes on without the record.
 type Sink interface {
 	// Put takes one record. It must not block: what it can't take at once it
 	// drops and counts.
@@ -260,15 +263,19 @@ func (s *AsyncSink) writeAll(due []Record) {
 	s.order.drop(n)
 }
 
+// errPanicked is the error of a write in which the program's code panicked.
+var errPanicked = errors.New("logging: the writer or handler panicked")
+
 // write writes one chunk and accounts for what did not get through.
 func (s *AsyncSink) write(records []Record) {
-	written, err := s.output.write(records)
+	written, err := 0, errPanicked
+	usercode.Call("a log sink's writer or handler", func() { written, err = s.output.write(records) })
 	s.dropped.Add(uint64(len(records) - written))
 	if err == nil {
 		return
 	}
 	if s.failures.Add(1) == 1 {
-		s.config.OnError(err)
+		usercode.Call("Queue.OnError", func() { s.config.OnError(err) })
 	}
 	s.unreported = cmp.Or(s.unreported, err)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/gpucore"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -122,7 +123,7 @@ func (r *Reporter) tell(f core.Finding) {
 	}
 	r.cfg.LookAtHealth()
 	if r.cfg.OnFinding != nil {
-		r.cfg.OnFinding(f)
+		usercode.Call("Config.OnFinding", func() { r.cfg.OnFinding(f) })
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // stopTime bounds the delivery of the finding that ends the process.
@@ -65,7 +66,7 @@ func (r *Reporter) end(f core.Finding) {
 		os.Exit(r.cfg.Stop.ExitCode)
 	}
 	// Who reports may hold locks that closing the runtime takes.
-	go r.cfg.Stop.OnStop(f)
+	go usercode.Call("Config.OnStop", func() { r.cfg.Stop.OnStop(f) })
 	close(r.stop.delivered)
 }
 
@@ -73,7 +74,10 @@ func (r *Reporter) end(f core.Finding) {
 // that keeps its caller nor a pipe that is not read must keep the process.
 func await(limit time.Duration, f func()) {
 	done := make(chan struct{})
-	go func() { f(); close(done) }()
+	go func() {
+		defer close(done) // also where f ends the goroutine
+		f()
+	}()
 	select {
 	case <-done:
 	case <-time.After(limit):
@@ -89,14 +93,17 @@ func (r *Reporter) deliver(f core.Finding, write func(context.Context) (string, 
 	written, told := make(chan string, 1), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() { written <- r.writeIncident(ctx, write) })
-	all.Go(func() { r.tell(f); close(told) })
+	all.Go(func() {
+		defer close(told)
+		r.tell(f)
+	})
 	for _, flush := range r.cfg.Stop.Flushes {
 		all.Go(func() {
 			select { // the finding's span and record are to be among them
 			case <-told:
 			case <-time.After(deadline.LastMoment):
 			}
-			_ = flush(ctx) // the process ends, and there is no caller to tell
+			usercode.Call("a flush of a sink or of the tracer provider", func() { _ = flush(ctx) }) // the process ends, and there is no caller to tell
 		})
 	}
 	await(stopTime, all.Wait)

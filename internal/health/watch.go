@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // DefaultHold is how long a reason holds after it was last seen: longer than any usual
@@ -49,6 +50,8 @@ type Config struct {
 type Watch struct {
 	cfg   Config
 	signs atomic.Pointer[[]core.HealthSign]
+	// lost is what Config.Lost last said.
+	lost uint64
 
 	soon chan struct{} // holds one signal
 	stop chan struct{}
@@ -57,6 +60,7 @@ type Watch struct {
 
 // New returns a watch that looks at nothing before Start.
 func New(cfg Config) *Watch {
+	cfg.Logger = usercode.Logger(cfg.Logger)
 	return &Watch{cfg: cfg, soon: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 }
 
@@ -95,9 +99,10 @@ func (w *Watch) LookSoon() {
 func (w *Watch) Start() {
 	rules := NewRules(w.cfg.Hold)
 	if w.cfg.Lost != nil {
-		rules.last.Lost = w.cfg.Lost()
+		usercode.Call(telemetryLost, func() { rules.last.Lost = w.cfg.Lost() })
 	}
-	go w.run(rules)
+	before := core.Health{OK: true} // which need not be told
+	usercode.Go("the watch of health", func() { w.run(rules, &before) }, func() { close(w.done) })
 }
 
 // Stop makes the watch look for the last time. It does not wait for that; see
@@ -112,12 +117,9 @@ func (w *Watch) Wait(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watch) run(rules *Rules) {
-	defer close(w.done)
+func (w *Watch) run(rules *Rules, before *core.Health) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	var before core.Health
-	before.OK = true // which need not be told
 	for ended := false; !ended; {
 		select {
 		case <-ticker.C:
@@ -127,12 +129,13 @@ func (w *Watch) run(rules *Rules) {
 		}
 		signs := rules.Look(w.read(), time.Now())
 		w.signs.Store(&signs)
-		if now := w.Health(); differs(before, now) {
-			if has(now, names.HealthRefusalStorm) && !has(before, names.HealthRefusalStorm) {
+		if now := w.Health(); differs(*before, now) {
+			storm := has(now, names.HealthRefusalStorm) && !has(*before, names.HealthRefusalStorm)
+			*before = now
+			if storm {
 				w.cfg.OnStorm()
 			}
 			w.tell(now)
-			before = now
 		}
 	}
 }
@@ -140,10 +143,13 @@ func (w *Watch) run(rules *Rules) {
 func (w *Watch) read() Reading {
 	now := w.cfg.Read()
 	if w.cfg.Lost != nil {
-		now.Lost += w.cfg.Lost()
+		usercode.Call(telemetryLost, func() { w.lost = w.cfg.Lost() })
+		now.Lost += w.lost
 	}
 	return now
 }
+
+const telemetryLost = "Config.TelemetryLost"
 
 // differs reports whether b must be told after a.
 func differs(a, b core.Health) bool {
@@ -168,6 +174,6 @@ func (w *Watch) tell(h core.Health) {
 			slog.String("state", h.State), slog.Any("reasons", reasons), slog.String("reason", h.Reason))
 	}
 	if w.cfg.OnHealth != nil {
-		w.cfg.OnHealth(h)
+		usercode.Call("Config.OnHealth", func() { w.cfg.OnHealth(h) })
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/path"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // List is a list of listeners. The zero value is empty and ready for use.
@@ -40,7 +41,7 @@ func (l *List) Add(to core.Listener) {
 	case Func:
 		l.add(listener{plain: to})
 	default:
-		l.add(listener{plain: to.Released})
+		l.add(listener{plain: func(b core.Block) { usercode.Call("a listener of released blocks", func() { to.Released(b) }) }})
 	}
 }
 
@@ -71,18 +72,9 @@ func (l *List) Released(rec *path.Record, b core.Block) {
 	}
 }
 
-// tell goes on where a listener panics: what the others count must not depend on it.
+// tell tells all, whatever one of them does: what the others count must not depend on it.
 func tell(all []listener, rec *path.Record, b core.Block) {
-	told := 0
-	defer func() {
-		if told < len(all) {
-			tell(all[told:], rec, b)
-		}
-	}()
-	for told < len(all) {
-		told++
-		all[told-1].hear(rec, b)
-	}
+	usercode.All(all, func(l listener) { l.hear(rec, b) })
 }
 
 // OffPath reports whether some of them are no layers of this module, which have part in the operation itself.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // Op is an allocation or a free on its way through the layers.
@@ -355,21 +356,13 @@ func cured(ctx context.Context, asked []*Path, o *Op, err error) bool {
 	return false
 }
 
-// settle goes on where code of the user's panics.
+// settle asks all that have to, whatever the program's code does in one of them.
 func settle(ctx context.Context, layers []*Path, o *Op, err error) error {
-	settled := 0
-	defer func() {
-		if settled < len(layers) {
-			_ = settle(ctx, layers[settled:], o, err)
-		}
-	}()
-	for settled < len(layers) {
-		layer := layers[settled]
-		settled++
+	usercode.All(layers, func(layer *Path) {
 		if err != nil || o.settles&(1<<layer.number) != 0 {
 			err = layer.Settle(ctx, o, err)
 		}
-	}
+	})
 	return err
 }
 

@@ -41,6 +41,30 @@ func Call(what string, f func()) {
 	f()
 }
 
+// Go runs loop, which calls the program's code, on a goroutine of its own, and ended when that has returned. If a call panics or
+// ends the goroutine loop is begun again on another, so what it remembers must lie outside of it. name is loop's in the record of
+// a panic.
+func Go(name string, loop, ended func()) {
+	go func() {
+		returned := false
+		defer func() {
+			if returned {
+				ended()
+				return
+			}
+			time.Sleep(pause)
+			Go(name, loop, ended)
+		}()
+		Call(name, func() {
+			loop()
+			returned = true
+		})
+	}()
+}
+
+// pause keeps a loop that ends at once from taking a processor.
+const pause = time.Millisecond
+
 // told is when the newest panic of each kind of code was told.
 var told sync.Map
 

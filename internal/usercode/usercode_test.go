@@ -84,6 +84,22 @@ func TestWhatIsGivenBackIsTriedTwiceHoweverTheFirstTryEnds(t *testing.T) {
 	}
 }
 
+func TestALoopGoesOnWhateverItCalls(t *testing.T) {
+	begun, ended := 0, make(chan struct{})
+	Go("a loop of this test", func() {
+		switch begun++; begun {
+		case 1, 4:
+			runtime.Goexit()
+		case 2, 3:
+			panic("the callback's bug")
+		}
+	}, func() { close(ended) })
+	<-ended
+	if begun != 5 {
+		t.Errorf("begun %d times", begun)
+	}
+}
+
 // hostile is a handler of the log that panics itself.
 type hostile struct{ slog.Handler }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // Backend is what a [MemoryWatch] asks: the resource that takes memory from the device. Both
@@ -76,7 +77,7 @@ func (w *MemoryWatch) run(ctx context.Context, interval time.Duration) {
 		}
 		if err := w.Refresh(); errors.Is(err, core.ErrSticky) { // others are told by the age of the reading
 			if w.onSticky != nil {
-				w.onSticky("WatchMemory", err)
+				usercode.Call("MemoryWatchConfig.OnSticky", func() { w.onSticky("WatchMemory", err) })
 			}
 			return // no later one would succeed
 		}

@@ -59,8 +59,7 @@ func (b *bomb) call(f func()) (returned bool) {
 	return true
 }
 
-// Whichever call of the user's code panics, in whatever layer: the panic goes on to the
-// caller, and no block, byte or launch is lost that nobody was given. It takes some 12 seconds:
+// Whichever call of the user's code panics, in whatever layer: no block, byte or launch is lost that nobody was given. It takes some 12 seconds:
 // a program runs for each call. With -short every third call panics.
 func TestAPanicOfTheUsersCodeLosesNothing(t *testing.T) {
 	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
@@ -90,7 +89,7 @@ func explodes(t *testing.T, backend fencepost.Backend, guard fencepost.GuardMode
 	cfg := fencepost.Config{Resource: backend, Guard: guard, LogLevel: logging.Uses, LogSinks: []logging.Sink{b},
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(b)), OnFinding: func(core.Finding) { b.step() }}
 	cfg.Findings.Logger = slog.New(b)
-	cfg.Async.ReapInterval, cfg.Pool.ReapInterval = -1, -1 // a panic beside the program ends the process
+	cfg.Async.ReapInterval, cfg.Pool.ReapInterval = -1, -1 // the calls are counted, and those beside the program would differ
 	cfg.GuardConfig.Advanced.UpkeepInterval = -1
 	rt := e2e.OpenDirty(t, cfg)
 	s, err := rt.Streams().Acquire(ctx, "s")

@@ -1,0 +1,377 @@
+package runtimes_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
+)
+
+// The program's code that a runtime calls, and the steps in which it does.
+var (
+	callbacks = []string{"sink", "sampler", "span start", "span end", "logger", "OnFinding", "OnHealth", "TelemetryLost", "listener",
+		"layer around the guard", "layer around the budget"}
+	userSteps = []string{"allocate", "launch", "free", "reap", "finding", "refusal", "reserve", "job", "job's end", "guard", "Close"}
+	acts      = []string{"panics", "exits", "blocks", "calls back"}
+)
+
+// userCode is the program's code, in all the ways in which a runtime calls it: at one step one of them does one thing, once.
+type userCode struct {
+	callback, act string
+	rt            *fencepost.Runtime
+
+	step    atomic.Value // a string
+	at      string
+	did     atomic.Bool
+	acting  chan struct{} // closed when it does it
+	acted   chan struct{} // closed when it has
+	release chan struct{}
+	hung    atomic.Value // what did not return
+}
+
+// hangs is how long anything may take on a busy machine.
+const hangs = 20 * time.Second
+
+func (u *userCode) called(callback string) {
+	if callback != u.callback || u.step.Load() != u.at || u.did.Swap(true) {
+		return
+	}
+	close(u.acting)
+	defer close(u.acted)
+	switch u.act {
+	case "panics":
+		panic(u)
+	case "exits":
+		runtime.Goexit()
+	case "blocks":
+		<-u.release
+	case "calls back":
+		u.callsBack()
+	}
+}
+
+// callsBack calls what a program may call, here and from another goroutine that is waited for.
+func (u *userCode) callsBack() {
+	call := func(what string, f func(context.Context)) {
+		for range 2 {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				ctx, cancel := context.WithTimeout(context.Background(), hangs/4)
+				defer cancel()
+				f(ctx)
+			}()
+			select {
+			case <-done:
+			case <-time.After(hangs):
+				u.hung.Store(what)
+				_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+				return
+			}
+		}
+	}
+	rt := u.rt
+	call("a job", func(ctx context.Context) {
+		_ = rt.Do(ctx, "called back", func(j *fencepost.Job) error { return e2e.ErrorOf(fencepost.Alloc[byte](j, 4096)) }, fencepost.Reserve(8192, 0))
+	})
+	call("ReapPending", func(ctx context.Context) { _ = rt.ReapPending(ctx) })
+	call("Stats, Health, Holders", func(context.Context) {
+		_, _, _ = rt.Stats(), rt.Health(), rt.Budget().Holders()
+		_, _, _ = rt.GuardStatus(), rt.MemoryLimits(), rt.History().Snapshot()
+	})
+	call("Findings", func(context.Context) { _, _ = rt.Findings().Recent(), rt.Findings().Counts() })
+	call("Drift", func(context.Context) { _, _ = rt.Drift() })
+	call("TrimPool", func(ctx context.Context) { _ = rt.TrimPool(ctx, 0) })
+	call("SetLimit", func(context.Context) { rt.Budget().SetLimit(rt.Budget().Limit()) })
+	call("a scrape", func(context.Context) { u.scrape() })
+}
+
+func (u *userCode) scrape() {
+	metrics := make(chan prometheus.Metric, 64)
+	go func() { defer close(metrics); u.rt.Collector().Collect(metrics) }()
+	for range metrics {
+	}
+}
+
+func (u *userCode) OnStart(context.Context, sdktrace.ReadWriteSpan) { u.called("span start") }
+func (u *userCode) OnEnd(sdktrace.ReadOnlySpan)                     { u.called("span end") }
+func (u *userCode) Shutdown(context.Context) error                  { return nil }
+func (u *userCode) ForceFlush(context.Context) error                { return nil }
+func (u *userCode) Put(logging.Record)                              { u.called("sink") }
+func (u *userCode) Flush(context.Context) error                     { return nil }
+func (u *userCode) Close(context.Context) error                     { return nil }
+func (u *userCode) Dropped() uint64                                 { return 0 }
+func (u *userCode) Released(core.Block)                             { u.called("listener") }
+func (u *userCode) Description() string                             { return "always" }
+func (u *userCode) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	u.called("sampler")
+	return sdktrace.AlwaysSample().ShouldSample(p)
+}
+
+func (u *userCode) Enabled(context.Context, slog.Level) bool  { return true }
+func (u *userCode) Handle(context.Context, slog.Record) error { u.called("logger"); return nil }
+func (u *userCode) WithAttrs([]slog.Attr) slog.Handler        { return u }
+func (u *userCode) WithGroup(string) slog.Handler             { return u }
+
+// userLayer is a layer of the program's, which is called before it calls.
+type userLayer struct {
+	core.Resource
+	name string
+	u    *userCode
+}
+
+func (l *userLayer) String() string        { return "user(" + l.Resource.String() + ")" }
+func (l *userLayer) Unwrap() core.Resource { return l.Resource }
+
+func (l *userLayer) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
+	l.u.called(l.name)
+	return l.Resource.Allocate(ctx, r)
+}
+
+func (l *userLayer) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
+	l.u.called(l.name)
+	return l.Resource.Deallocate(ctx, id)
+}
+
+func (l *userLayer) PrepareUse(ctx context.Context, r core.UseRequest) (core.Ticket, error) {
+	l.u.called(l.name)
+	return l.Resource.PrepareUse(ctx, r)
+}
+
+func (l *userLayer) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	l.u.called(l.name)
+	return l.Resource.Reserve(ctx, bytes, tag)
+}
+
+func (l *userLayer) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
+	l.u.called(l.name)
+	return l.Resource.ReleaseClaim(ctx, id)
+}
+
+func (l *userLayer) ReapPending(ctx context.Context) error {
+	l.u.called(l.name)
+	return l.Resource.ReapPending(ctx)
+}
+
+func (l *userLayer) Drain(ctx context.Context) error {
+	l.u.called(l.name)
+	return l.Resource.Drain(ctx)
+}
+
+func (u *userCode) layer(name string) []core.Layer {
+	return []core.Layer{func(up core.Resource) (core.Resource, error) { return &userLayer{up, name, u}, nil }}
+}
+
+// runs runs f on a goroutine of its own, and returns when that has ended, however it did, or when the program's code blocks.
+func (u *userCode) runs(t *testing.T, step string, f func()) (ended <-chan struct{}) {
+	t.Helper()
+	u.step.Store(step)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil && p != any(u) {
+				panic(p)
+			}
+		}()
+		f()
+	}()
+	blocks := u.acting
+	if u.act != "blocks" {
+		blocks = nil
+	}
+	select {
+	case <-done:
+	case <-blocks:
+	case <-time.After(2 * hangs):
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+		t.Fatalf("%s hangs", step)
+	}
+	return done
+}
+
+// Whatever of the program's code panics, ends its goroutine, blocks until it is released or calls the runtime back, and in whichever
+// step: no block, byte, stream, reservation or place among those admitted is lost, others go on meanwhile, and the next job works.
+func TestTheProgramsCodeMayDoAnythingAtAnyStep(t *testing.T) {
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // which is told of the panics
+	defer slog.SetDefault(before)
+	seen := map[string]bool{}
+	for _, backend := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
+		for _, guard := range []fencepost.GuardMode{"sample:1", "ledger"} {
+			if testing.Short() && (backend == fencepost.Async) != (guard == "ledger") {
+				continue
+			}
+			for _, callback := range callbacks {
+				t.Run(fmt.Sprint(backend, "/", guard, "/", callback), func(t *testing.T) {
+					for _, at := range userSteps {
+						for _, act := range acts {
+							if t.Run(at+"/"+act, func(t *testing.T) {
+								if userCodeActs(t, backend, guard, callback, at, act) {
+									seen[callback] = true
+								}
+							}); t.Failed() {
+								return
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+	for _, callback := range callbacks {
+		if !seen[callback] {
+			t.Errorf("no step calls %s", callback)
+		}
+	}
+}
+
+// userCodeActs runs a program, and reports whether its code was called at the step.
+func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.GuardMode, callback, at, act string) bool {
+	ctx := context.Background()
+	u := &userCode{callback: callback, act: act, at: at, acting: make(chan struct{}), acted: make(chan struct{}), release: make(chan struct{})}
+	u.step.Store("Open")
+	cfg := fencepost.Config{Resource: backend, Guard: guard, LogLevel: logging.Uses, LogSinks: []logging.Sink{u}, Streams: 4, CloseTimeout: time.Second,
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(u), sdktrace.WithSpanProcessor(u)),
+		OnFinding:      func(core.Finding) { u.called("OnFinding") }, OnHealth: func(core.Health) { u.called("OnHealth") },
+		TelemetryLost: func() uint64 { u.called("TelemetryLost"); return 0 },
+		Layers:        fencepost.Layers{AroundBudget: u.layer("layer around the budget"), AroundGuard: u.layer("layer around the guard")}}
+	cfg.Findings.Logger = slog.New(u)
+	u.rt = e2e.OpenDirty(t, cfg)
+	rt := u.rt
+	core.Base(rt.Core().Resource()).Subscribe(u)
+	k := loadAdd(t, rt)
+	var released sync.Once
+	free := func() { released.Do(func() { close(u.release) }) }
+	t.Cleanup(free)
+
+	var mu sync.Mutex
+	var held []core.BlockID
+	alloc := func() (b core.Block) {
+		b, err := rt.Allocate(ctx, core.Request{Bytes: 4096, Tag: "rows"})
+		if err == nil {
+			mu.Lock()
+			held = append(held, b.ID)
+			mu.Unlock()
+		}
+		return b
+	}
+	job := func(c context.Context, name string, within func(), options ...fencepost.JobOption) error {
+		return rt.Do(c, name, func(j *fencepost.Job) error {
+			got, err := addOn(j, k, []uint32{1, 2, 3}, 40)
+			if err == nil && !slices.Equal(got, []uint32{41, 42, 43}) {
+				err = fmt.Errorf("the kernel made %v", got)
+			}
+			within()
+			return err
+		}, options...)
+	}
+	var waits []<-chan struct{}
+	run := func(step string, f func()) {
+		waits = append(waits, u.runs(t, step, f))
+		u.step.Store("between")
+		if act == "blocks" && u.did.Load() && step != "Close" && step == at { // others go on meanwhile
+			c, cancel := context.WithTimeout(ctx, hangs)
+			defer cancel()
+			if err := job(c, "meanwhile", func() {}); err != nil {
+				_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+				t.Errorf("while %s blocks in %q a job fails: %v", callback, step, err)
+			}
+			free()
+		}
+	}
+	for range 2 {
+		run("between", func() { _ = job(ctx, "known", func() {}, fencepost.Admit()) })
+	}
+	var one, two core.Block
+	run("allocate", func() { one, two = alloc(), alloc() })
+	run("launch", func() {
+		_ = rt.LaunchNamed(ctx, "x", core.DefaultStream, []core.Use{{Block: one.ID, Access: core.Write}}, func(context.Context) error { return nil })
+	})
+	run("free", func() { _, _ = rt.Deallocate(ctx, one.ID) })
+	run("reap", func() { _, _ = rt.ReapPending(ctx), rt.Drain(ctx) })
+	run("finding", func() { _, _ = rt.Deallocate(ctx, one.ID) })
+	run("refusal", func() { _, _ = rt.Allocate(ctx, core.Request{Bytes: 1 << 50, Tag: "huge"}) })
+	run("reserve", func() {
+		if c, err := rt.Reserve(ctx, 4096, "rows"); err == nil {
+			_ = rt.Core().ReleaseClaim(ctx, c.ID)
+		}
+	})
+	run("guard", func() {
+		mode := fencepost.GuardOff
+		_ = rt.SwitchGuard(ctx, fencepost.GuardChange{Mode: &mode})
+		_ = rt.SwitchGuard(ctx, fencepost.GuardChange{Mode: &guard})
+	})
+	run("job", func() { _ = job(ctx, "known", func() {}, fencepost.Admit()) })
+	run("job's end", func() {
+		u.step.Store("job")
+		_ = job(ctx, "known", func() { u.step.Store("job's end") }, fencepost.Admit())
+	})
+	_ = two
+	if at == "Close" {
+		run("Close", func() { _, _ = rt.Close(ctx) })
+		free()
+	}
+	for _, ended := range waits {
+		select {
+		case <-ended:
+		case <-time.After(2 * hangs):
+			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+			t.Fatalf("a step does not end once the program's code is released")
+		}
+	}
+	free()
+	if u.did.Load() {
+		select {
+		case <-u.acted:
+		case <-time.After(2 * hangs):
+			t.Fatalf("%s does not return", callback)
+		}
+	}
+	if what := u.hung.Load(); what != nil {
+		t.Errorf("%s hangs in a callback of %s", what, callback)
+	}
+	if at != "Close" {
+		for _, name := range []string{"known", "new kind"} {
+			c, cancel := context.WithTimeout(ctx, hangs)
+			if err := job(c, name, func() {}, fencepost.Admit()); err != nil {
+				t.Errorf("the next job of %s: %v", name, err)
+			}
+			cancel()
+		}
+		for _, id := range held {
+			if rt.Core().State(id) == core.Live {
+				if _, err := rt.Deallocate(ctx, id); err != nil {
+					t.Errorf("freeing: %v", err)
+				}
+			}
+		}
+		e2e.Succeed(t, "draining", rt.Drain(ctx))
+		nothingIsHeld(t, rt)
+	}
+	_, err := rt.Close(ctx)
+	if at == "Close" && (act == "panics" || act == "exits") && u.did.Load() {
+		err = nil // it may say that it was broken off
+	}
+	e2e.Succeed(t, "closing", err)
+	if b := e2e.Simulated(rt).Books(); at != "Close" && b != (sim.Books{}) {
+		t.Errorf("the device still has %+v", b)
+	}
+	return u.did.Load()
+}
