@@ -131,7 +131,8 @@ var _ prometheus.Collector = (*Collector)(nil)
 // described is a group that a source has.
 type described struct {
 	group
-	descs []*prometheus.Desc
+	descs  []*prometheus.Desc
+	births *births
 }
 
 // NewCollector returns a collector of sources, to be registered once. A
@@ -150,17 +151,21 @@ func NewCollector(sources ...Source) (*Collector, error) {
 				Reason: fmt.Sprintf("two sources for device %d: their series would collide", ordinal)}
 		}
 		seen[ordinal] = true
-		c.add(prometheus.Labels{deviceLabel: strconv.Itoa(ordinal)}, s.groups()...)
+		c.add(s.Started, prometheus.Labels{deviceLabel: strconv.Itoa(ordinal)}, s.groups()...)
 	}
 	return c, nil
 }
 
-func (c *Collector) add(constant prometheus.Labels, groups ...group) {
+// add adds groups that count from a time on, now if that is zero.
+func (c *Collector) add(since time.Time, constant prometheus.Labels, groups ...group) {
+	if since.IsZero() {
+		since = time.Now()
+	}
 	for _, g := range groups {
 		if g.collect == nil {
 			continue
 		}
-		d := described{group: g}
+		d := described{group: g, births: &births{last: since, of: map[series]time.Time{}}}
 		for _, m := range g.declarations {
 			d.descs = append(d.descs, prometheus.NewDesc(m.name, m.help, m.labels, constant))
 		}
@@ -181,6 +186,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect takes one snapshot of each source.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for _, g := range c.groups {
-		g.collect(g.descs, ch)
+		l, end := g.births.begin()
+		g.collect(l, g.descs, ch)
+		end()
 	}
 }

@@ -53,7 +53,7 @@ func itself(n uint64, out sender) { out.count(n) }
 // does not have it; descs are in the order of the declarations.
 type group struct {
 	declarations []declaration
-	collect      func(descs []*prometheus.Desc, ch chan<- prometheus.Metric)
+	collect      func(l look, descs []*prometheus.Desc, ch chan<- prometheus.Metric)
 }
 
 func read[T any](snapshot func() T, families ...family[T]) group {
@@ -62,10 +62,10 @@ func read[T any](snapshot func() T, families ...family[T]) group {
 		g.declarations = append(g.declarations, f.declaration)
 	}
 	if snapshot != nil {
-		g.collect = func(descs []*prometheus.Desc, ch chan<- prometheus.Metric) {
+		g.collect = func(l look, descs []*prometheus.Desc, ch chan<- prometheus.Metric) {
 			now := snapshot()
 			for i, f := range families {
-				f.samples(now, sender{descs[i], f.kind, ch})
+				f.samples(now, sender{descs[i], f.kind, ch, l})
 			}
 		}
 	}
@@ -86,6 +86,7 @@ type sender struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	ch   chan<- prometheus.Metric
+	look look
 }
 
 func (s sender) count(value uint64, labels ...string) { s.send(float64(value), labels...) }
@@ -96,7 +97,7 @@ func (s sender) send(value float64, labels ...string) {
 	for i, label := range labels {
 		labels[i] = strings.ToValidUTF8(label, "\uFFFD")
 	}
-	s.ch <- prometheus.MustNewConstMetric(s.desc, s.kind, value, labels...)
+	s.ch <- s.single(value, labels...)
 }
 
 // oneOf sends a 1 for each value that holds and a 0 for the others, so that a
@@ -192,6 +193,6 @@ var spanMetrics = []family[SpanCounts]{
 // device. counts is called once a scrape and must be safe for concurrent use.
 func NewSpanCollector(counts func() SpanCounts) *Collector {
 	c := &Collector{}
-	c.add(nil, read(counts, spanMetrics...))
+	c.add(time.Time{}, nil, read(counts, spanMetrics...))
 	return c
 }

@@ -120,7 +120,7 @@ func exemplarLabels(span core.SpanRef) prometheus.Labels {
 // failures sends a count of failed calls, with the newest of them that has a span,
 // if any.
 func (s sender) failures(n uint64, newest *exemplar, labels ...string) {
-	m := prometheus.MustNewConstMetric(s.desc, s.kind, float64(n), labels...)
+	m := s.single(float64(n), labels...)
 	if newest != nil {
 		m = prometheus.MustNewMetricWithExemplars(m, newest.forPrometheus(1))
 	}
