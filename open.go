@@ -57,6 +57,7 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	r := &Runtime{opened: time.Now(), ended: make(chan struct{}), panicked: usercode.Panics(), tags: metrics.NewTagSeries(), timeout: cfg.CloseTimeout, hosts: cfg.Hosts, policy: cfg.GuardPolicy, findings: newCollection(cfg),
 		ring: logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses}
 	r.health = r.newHealthWatch(cfg)
+	r.onClose(flushSpans(cfg)) // the last step of Close: all others may make spans
 	if err := r.openIncidents(cfg); err != nil {
 		return nil, err
 	}
@@ -360,6 +361,24 @@ func (r *Runtime) openDumps(cfg Config) error {
 	return nil
 }
 
+// flushSpans has the tracer provider export what it has queued, for a moment of its own: a program that gives Close and the
+// provider's Shutdown one context has none left if a job did not end. What it could not export stays queued, so that is no error.
+func flushSpans(cfg Config) func(context.Context) error {
+	return func(ctx context.Context) error {
+		provider, ok := cfg.TracerProvider.(interface{ ForceFlush(context.Context) error })
+		if !ok {
+			return nil
+		}
+		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline.LastMoment)
+		defer cancel()
+		_ = deadline.Within(moment, func() (err error) {
+			usercode.Call("the tracer provider", func() { err = provider.ForceFlush(moment) })
+			return err
+		})
+		return nil
+	}
+}
+
 // Close ends the runtime. From now on new work is refused: jobs, leases, allocations,
 // reservations and launches. What is out is waited for: jobs under way and other leases until
 // ctx ends (or Config.CloseTimeout, if ctx has no deadline), then blocks and open launches as
@@ -367,7 +386,8 @@ func (r *Runtime) openDumps(cfg Config) error {
 // never given back, with tags and stacks, and closes the device. Leases that are still out are
 // named in the error. When ctx ends first, Close takes a quarter of a second more to drain and
 // as much to give up, up to a second for each step whose call of the driver does not return, and
-// a quarter to write incidents, and for a Config.OnHealth that does not return. A second Close
+// a quarter to write incidents, for a Config.OnHealth that does not return, and to have
+// Config.TracerProvider export what it has queued, if that has a ForceFlush. A second Close
 // returns what the first did, and waits for it until ctx ends, or for 10 seconds longer than
 // Config.CloseTimeout. From then on every method that would call the device is refused
 // with an error that matches [core.ErrClosed], however Close ended.

@@ -6,15 +6,20 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
 
 // unwinding is a sink that does not return from the next record of an operation.
@@ -79,4 +84,38 @@ func TestAnEndIsWholeWhereASinkDoesNotReturn(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A job does not end, and takes all the time of Close; the provider's Shutdown, of the same context, does nothing then. The spans are
+// exported all the same, the finding of the leak among them.
+func TestSpansComeOutWhereAJobTakesAllTheTimeOfClose(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	pipe := spanpipe.New(exporter, spanpipe.Config{})
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(pipe))
+	rt := e2e.OpenDirty(t, fencepost.Config{TracerProvider: provider})
+	inside, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = rt.Do(context.Background(), "runaway", func(j *fencepost.Job) error {
+			err := e2e.ErrorOf(fencepost.Alloc[byte](j, 1<<20))
+			close(inside)
+			<-release
+			return err
+		})
+	}()
+	<-inside
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, _ = rt.Close(ctx)
+	_ = provider.Shutdown(ctx)
+	found := false
+	for _, s := range exporter.GetSpans() {
+		found = found || strings.HasPrefix(s.Name, "gpumem.finding")
+	}
+	if n := pipe.Counts(); !found || n.Exported != n.Ended {
+		t.Errorf("the leak came out: %v; %+v", found, n)
+	}
+	close(release)
+	<-ended
+	_ = pipe.Shutdown(t.Context())
 }
