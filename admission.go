@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
@@ -192,7 +193,11 @@ func (r *Runtime) predict(s *jobState, o *jobOptions) error {
 	}
 	if f.Low > limit {
 		never := &admit.NeverFitsError{Job: string(s.tag.OrUntagged()), Shape: f.shape, Needs: f.Low, Limit: limit, Runs: f.Runs}
-		return r.refuseJob(s.ctx, s.tag, f.Low, fmt.Errorf("%w: %w", never, r.budget.Refuse(f.Low, s.tag.OrUntagged())))
+		refusal := r.budget.Refuse(f.Low, s.tag.OrUntagged(), core.Wait{})
+		if refusal == nil { // the limit was raised meanwhile
+			return r.predict(s, o)
+		}
+		return r.refuseJob(s.ctx, s.tag, f.Low, fmt.Errorf("%w: %w", never, refusal))
 	}
 	if !o.reserve {
 		o.wait = math.MaxInt64
@@ -254,7 +259,7 @@ func allocate[T cuda.Element](s *jobState, n int, on core.StreamID) (*cuda.Slice
 		options.Claim = 0
 		slice, err := cuda.Alloc[T](s.ctx, s.memory, n, options)
 		if errors.Is(err, core.ErrOutOfBudget) {
-			err = fmt.Errorf("the job %q needs more than the %d bytes that were reserved for it, and there is no room for that: %w", s.tag.OrUntagged(), reserved, err)
+			err = fmt.Errorf("the job %q needs more than the %s that were reserved for it, and there is no room for that: %w", s.tag.OrUntagged(), size.Of(reserved), err)
 		}
 		return slice, err
 	}

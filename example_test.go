@@ -129,7 +129,7 @@ func ExampleRuntime_reserve() {
 	fmt.Println(err)
 	// Output:
 	// 1048576 <nil>
-	// out of budget: requested 4096 bytes for "sort", remaining 0 of 1048576 (live 0, pending 0, quarantined 0, claimed 1048576); largest holders: index.build claimed 1048576 bytes in 1 reservation
+	// out of budget: requested 4.0 KiB for "sort", remaining 0 B of 1.0 MiB (live 0 B, pending 0 B, quarantined 0 B, claimed 1.0 MiB); largest holders: index.build claimed 1.0 MiB in 1 reservation
 	// 4096 <nil>
 	// <nil>
 	// <nil>

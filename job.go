@@ -273,7 +273,8 @@ type jobOptions struct {
 // its context is over. Jobs that wait are served in the order in which they came: one that would
 // fit waits behind one that does not, unless [Config].ReservePasses lets it pass. One that does
 // not wait does not queue either: it takes what is free now. Then Do returns the budget's
-// refusal, a [core.OutOfBudgetError] that names the largest holders, or the context's error. A
+// refusal, a [core.OutOfBudgetError] that names the largest holders and what stood before the job, or a
+// [core.WaitError] that matches the context's error. A
 // wait of 0 refuses at once; more bytes than the limit are refused at once too. Zero bytes are a
 // [core.InvalidRequestError], although an upload of no values is none: leave Reserve out then.
 func Reserve(bytes uint64, wait time.Duration) JobOption {
@@ -312,7 +313,7 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 	if room := r.room(ctx); o.wait <= 0 || room.never(o) {
 		return r.Reserve(patient, o.bytes, tag)
 	}
-	place := r.line.Join(o.bytes)
+	place := r.line.Join(o.bytes, string(tag))
 	defer place.Leave()
 	var looked monotime.Instant
 	for pause := firstPause; ; {
@@ -381,21 +382,20 @@ func (r *Runtime) leave(s *jobState) {
 	}
 }
 
-// endWait is the end of a wait that was in vain. One that has others before it takes nothing.
+// endWait is the end of a wait that got nothing. A job that has others before it takes nothing.
 func (r *Runtime) endWait(ctx context.Context, place *line.Place, o *jobOptions, tag core.Tag) (core.Claim, error) {
-	bytes := o.bytes
-	if err := ctx.Err(); err != nil && o.guess {
-		return core.Claim{}, fmt.Errorf("the job %q waited for %d bytes of device memory, a guess: what it needs is being learned: %w", tag.OrUntagged(), bytes, err)
-	} else if err != nil {
-		return core.Claim{}, fmt.Errorf("the job %q waited for %d bytes of device memory: %w", tag.OrUntagged(), bytes, err)
-	}
-	if place.MayTry() {
-		over, cancel := context.WithCancel(ctx)
+	mayTry, at, bytes := place.MayTry(), place.Standing(), o.bytes
+	wait := core.Wait{For: at.Waited, Ahead: at.Ahead, AheadBytes: at.Bytes, First: core.Tag(at.First), Learning: o.guess}
+	switch err := ctx.Err(); {
+	case err != nil:
+		return core.Claim{}, &core.WaitError{Requested: bytes, Tag: tag, Wait: wait, Err: err}
+	case mayTry, at.Ahead == 0:
+		wait.Ahead, wait.AheadBytes, wait.First = 0, 0, ""
+		over, cancel := context.WithCancel(refuse.AfterWait(ctx, wait))
 		cancel()
 		return r.Reserve(over, bytes, tag)
 	}
-	return core.Claim{}, r.refuseJob(ctx, tag, bytes,
-		fmt.Errorf("%w; %d reservations wait, some of them before this one", r.budget.Refuse(bytes, tag.OrUntagged()), r.line.Len()))
+	return core.Claim{}, r.refuseJob(ctx, tag, bytes, r.budget.Refuse(bytes, tag.OrUntagged(), wait))
 }
 
 // room is what a reservation may have now.

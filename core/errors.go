@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/size"
 )
 
 // Sentinels for errors.Is. Each typed error below matches one of them.
@@ -57,6 +60,58 @@ type OutOfBudgetError struct {
 	// Holders are the largest holders, largest first. A reservation that is
 	// exceeded has none: what others hold is not the reason.
 	Holders []Holder
+	// MoreHolders is how many more there are, and MoreBytes what they hold together.
+	MoreHolders, MoreBytes uint64
+	// Wait is how long the request waited, and what stood before it. If Wait.Ahead is not zero the request was
+	// refused for those ahead, and Remaining may have sufficed.
+	Wait Wait
+}
+
+// Wait is how a request for memory had waited, and how it stood, when it was refused or its context ended. The
+// zero Wait is that of a request that did not wait.
+type Wait struct {
+	// For is how long the request had waited.
+	For time.Duration
+	// Pending is the bytes that were freed and that the device had not come to, when the request began to wait
+	// for these.
+	Pending uint64
+	// Ahead is how many requests stood before it in line, AheadBytes what they asked for together, and First the
+	// tag of the first of them.
+	Ahead      int
+	AheadBytes uint64
+	First      Tag
+	// Learning: the request was a guess, because nothing is known yet of what jobs of its tag need.
+	Learning bool
+}
+
+// String says what is known, such as "waited 1.2s; in line behind 3 requests for 5.2 MiB, the first of \"sort\"". It is
+// empty of the zero Wait.
+func (w Wait) String() string {
+	var facts []string
+	if w.For != 0 {
+		unit := time.Millisecond
+		if w.For < 10*unit {
+			unit = time.Microsecond
+		}
+		facts = append(facts, fmt.Sprintf("waited %v", w.For.Round(unit)))
+	}
+	if w.Pending != 0 {
+		facts = append(facts, "the device had not come to "+size.Of(w.Pending)+" that are freed")
+	}
+	if w.Ahead != 0 {
+		facts = append(facts, fmt.Sprintf("in line behind %s for %s, the first of %q", counted(uint64(w.Ahead), "request"), size.Of(w.AheadBytes), w.First.OrUntagged()))
+	}
+	if w.Learning {
+		facts = append(facts, "nothing is known yet of what jobs of this name need")
+	}
+	return strings.Join(facts, "; ")
+}
+
+func counted(n uint64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // Holder is what one tag holds in one state: live, retired (pending),
@@ -69,43 +124,69 @@ type Holder struct {
 	Blocks uint64
 }
 
-// String is "sort live 4096 bytes in 2 blocks".
+// String is "sort live 4.0 KiB in 2 blocks".
 func (h Holder) String() string {
 	unit := "block"
 	if h.State == Claimed {
 		unit = "reservation"
 	}
-	if h.Blocks != 1 {
-		unit += "s"
-	}
-	return fmt.Sprintf("%s %s %d bytes in %d %s", h.Tag, h.State, h.Bytes, h.Blocks, unit)
+	return fmt.Sprintf("%s %s %s in %s", h.Tag, h.State, size.Of(h.Bytes), counted(h.Blocks, unit))
 }
 
-// Error explains the refusal on one line.
+// Error explains the refusal on one line: what stood before the request comes first, and the holders last. Sizes are
+// rounded, so if the bytes that lack are too few to be seen there the text has them too.
 func (e *OutOfBudgetError) Error() string {
 	if e.Claim != 0 {
 		return e.claimExceeded()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "out of budget: requested %d bytes for %q, remaining %d of %d (live %d, pending %d, quarantined %d, claimed %d)",
-		e.Requested, e.Tag.OrUntagged(), e.Remaining, e.Limit, e.Live, e.Pending, e.Quarantined, e.Claimed)
+	fmt.Fprintf(&b, "out of budget: requested %s for %q, remaining %s of %s%s", size.Of(e.Requested), e.Tag.OrUntagged(), size.Of(e.Remaining), size.Of(e.Limit), e.lacks())
+	if w := e.Wait.String(); w != "" {
+		b.WriteString("; " + w)
+	}
+	fmt.Fprintf(&b, " (live %s, pending %s, quarantined %s, claimed %s)", size.Of(e.Live), size.Of(e.Pending), size.Of(e.Quarantined), size.Of(e.Claimed))
 	if e.LimitedBy != "" {
 		b.WriteString("; the limit is that of " + e.LimitedBy)
 	}
-	for i, h := range e.Holders {
+	b.WriteString(holdersText(e.Holders, e.MoreHolders, e.MoreBytes))
+	return b.String()
+}
+
+// holdersText is the part of a refusal that names holders.
+func holdersText(holders []Holder, more, moreBytes uint64) string {
+	var b strings.Builder
+	for i, h := range holders {
 		sep := ", "
 		if i == 0 {
 			sep = "; largest holders: "
 		}
 		b.WriteString(sep + h.String())
 	}
+	switch {
+	case more == 1:
+		fmt.Fprintf(&b, ", and 1 more holds %s", size.Of(moreBytes))
+	case more > 1:
+		fmt.Fprintf(&b, ", and %d more hold %s", more, size.Of(moreBytes))
+	}
 	return b.String()
 }
 
+// lacks says how many bytes lack if what remains looks like what was requested.
+func (e *OutOfBudgetError) lacks() string {
+	if e.Requested <= e.Remaining || size.Of(e.Requested) != size.Of(e.Remaining) {
+		return ""
+	}
+	return ", " + counted(e.Requested-e.Remaining, "byte") + " too few"
+}
+
 func (e *OutOfBudgetError) claimExceeded() string {
-	return fmt.Sprintf("reservation exceeded: requested %d bytes for %q, remaining %d of %d reserved (drawn %d): "+
+	wait := e.Wait.String()
+	if wait != "" {
+		wait = "; " + wait
+	}
+	return fmt.Sprintf("reservation exceeded: requested %s for %q, remaining %s of %s reserved%s (drawn %s)%s: "+
 		"reserve more, at least the sum of what is allocated at a time; freed memory counts until the device has passed its free",
-		e.Requested, e.Tag.OrUntagged(), e.Remaining, e.Reserved, e.Reserved-min(e.Reserved, e.Remaining))
+		size.Of(e.Requested), e.Tag.OrUntagged(), size.Of(e.Remaining), size.Of(e.Reserved), e.lacks(), size.Of(e.Reserved-min(e.Reserved, e.Remaining)), wait)
 }
 
 // Is matches [ErrClaimExceeded] if a reservation refused, and [ErrOutOfBudget]
@@ -116,6 +197,29 @@ func (e *OutOfBudgetError) Is(target error) bool {
 	}
 	return target == ErrOutOfBudget
 }
+
+// WaitError is the end of a wait for memory that a budget did not refuse: the request's context ended, or the device has
+// no memory. It matches what Err does.
+type WaitError struct {
+	// Requested is the bytes that were asked for.
+	Requested uint64
+	Tag       Tag
+	Wait      Wait
+	// Err is why the wait ended.
+	Err error
+}
+
+// Error says what was waited for, how that stood, and why it ended.
+func (e *WaitError) Error() string {
+	wait := e.Wait.String()
+	if wait == "" {
+		wait = "did not wait"
+	}
+	return fmt.Sprintf("a request of %s for %q: %s: %v", size.Of(e.Requested), e.Tag.OrUntagged(), wait, e.Err)
+}
+
+// Unwrap is why the wait ended.
+func (e *WaitError) Unwrap() error { return e.Err }
 
 // DriverError is a failed driver call.
 type DriverError struct {

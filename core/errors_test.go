@@ -1,10 +1,12 @@
 package core_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
@@ -54,20 +56,30 @@ func TestErrorTexts(t *testing.T) {
 		want string
 	}{
 		{&core.OutOfBudgetError{Requested: 10, Remaining: 4, Limit: 100, Live: 90, Pending: 3, Quarantined: 2, Claimed: 1},
-			`out of budget: requested 10 bytes for "untagged", remaining 4 of 100 (live 90, pending 3, quarantined 2, claimed 1)`},
+			`out of budget: requested 10 B for "untagged", remaining 4 B of 100 B (live 90 B, pending 3 B, quarantined 2 B, claimed 1 B)`},
 		{&core.OutOfBudgetError{Requested: 10, Limit: 100, Live: 100, Tag: "sort", Holders: []core.Holder{
 			{Tag: "index", State: core.Live, Bytes: 80, Blocks: 2}, {Tag: "sort", State: core.Retired, Bytes: 20, Blocks: 1}}},
-			`out of budget: requested 10 bytes for "sort", remaining 0 of 100 (live 100, pending 0, quarantined 0, claimed 0); largest holders: index live 80 bytes in 2 blocks, sort retired 20 bytes in 1 block`},
+			`out of budget: requested 10 B for "sort", remaining 0 B of 100 B (live 100 B, pending 0 B, quarantined 0 B, claimed 0 B); largest holders: index live 80 B in 2 blocks, sort retired 20 B in 1 block`},
 		{&core.OutOfBudgetError{Requested: 10, Limit: 100, Quarantined: 100, Tag: "sort", Holders: []core.Holder{{Tag: "index", State: core.Quarantined, Bytes: 100, Blocks: 2}}},
-			`out of budget: requested 10 bytes for "sort", remaining 0 of 100 (live 0, pending 0, quarantined 100, claimed 0); largest holders: index quarantined 100 bytes in 2 blocks`},
+			`out of budget: requested 10 B for "sort", remaining 0 B of 100 B (live 0 B, pending 0 B, quarantined 100 B, claimed 0 B); largest holders: index quarantined 100 B in 2 blocks`},
 		{&core.OutOfBudgetError{Requested: 10, Limit: 100, Claimed: 100, Tag: "sort", Holders: []core.Holder{
 			{Tag: "sort", State: core.Claimed, Bytes: 80, Blocks: 1}, {Tag: "join", State: core.Claimed, Bytes: 20, Blocks: 2}}},
-			`out of budget: requested 10 bytes for "sort", remaining 0 of 100 (live 0, pending 0, quarantined 0, claimed 100); ` +
-				`largest holders: sort claimed 80 bytes in 1 reservation, join claimed 20 bytes in 2 reservations`},
+			`out of budget: requested 10 B for "sort", remaining 0 B of 100 B (live 0 B, pending 0 B, quarantined 0 B, claimed 100 B); ` +
+				`largest holders: sort claimed 80 B in 1 reservation, join claimed 20 B in 2 reservations`},
 		{&core.OutOfBudgetError{Requested: 4000, Remaining: 4, Limit: 1 << 20, Live: 4012, Tag: "table", Claim: 1, Reserved: 12,
 			Holders: []core.Holder{{Tag: "other", State: core.Live, Bytes: 4000, Blocks: 1}}},
-			`reservation exceeded: requested 4000 bytes for "table", remaining 4 of 12 reserved (drawn 8): ` +
+			`reservation exceeded: requested 3.9 KiB for "table", remaining 4 B of 12 B reserved (drawn 8 B): ` +
 				`reserve more, at least the sum of what is allocated at a time; freed memory counts until the device has passed its free`},
+		{&core.OutOfBudgetError{Requested: 3 << 20, Remaining: 5 << 20, Limit: 8 << 20, Claimed: 3 << 20, Tag: "sort", MoreHolders: 2, MoreBytes: 3 << 19,
+			Holders: []core.Holder{{Tag: "join", State: core.Claimed, Bytes: 3 << 19, Blocks: 1}},
+			Wait:    core.Wait{For: 1234 * time.Millisecond, Ahead: 2, AheadBytes: 9 << 20, First: "join"}},
+			`out of budget: requested 3.0 MiB for "sort", remaining 5.0 MiB of 8.0 MiB; waited 1.234s; in line behind 2 requests for 9.0 MiB, the first of "join" ` +
+				`(live 0 B, pending 0 B, quarantined 0 B, claimed 3.0 MiB); largest holders: join claimed 1.5 MiB in 1 reservation, and 2 more hold 1.5 MiB`},
+		{&core.OutOfBudgetError{Requested: 1 << 30, Remaining: 1<<30 - 1, Limit: 1 << 30, Live: 1, MoreHolders: 1, MoreBytes: 1},
+			`out of budget: requested 1.0 GiB for "untagged", remaining 1.0 GiB of 1.0 GiB, 1 byte too few (live 1 B, pending 0 B, quarantined 0 B, claimed 0 B), and 1 more holds 1 B`},
+		{&core.WaitError{Requested: 5 << 20, Tag: "sort", Wait: core.Wait{For: 1500 * time.Microsecond, Pending: 2 << 20, Learning: true}, Err: context.Canceled},
+			`a request of 5.0 MiB for "sort": waited 1.5ms; the device had not come to 2.0 MiB that are freed; nothing is known yet of what jobs of this name need: context canceled`},
+		{&core.WaitError{Requested: 5, Err: context.Canceled}, `a request of 5 B for "untagged": did not wait: context canceled`},
 		{&core.DriverError{Op: "cuMemAllocAsync", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"},
 			"driver error: cuMemAllocAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"},
 		{&core.DriverError{Op: "cuEventRecord", Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "illegal address", Detail: "the stream was synchronised instead"},

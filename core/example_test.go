@@ -160,5 +160,5 @@ func ExampleOutOfBudgetError() {
 	fmt.Println(err)
 	// Output:
 	// 3072 bytes short; index.build holds 7168
-	// out of budget: requested 4096 bytes for "sort", remaining 1024 of 8192 (live 7168, pending 0, quarantined 0, claimed 0); largest holders: index.build live 7168 bytes in 3 blocks
+	// out of budget: requested 4.0 KiB for "sort", remaining 1.0 KiB of 8.0 KiB (live 7.0 KiB, pending 0 B, quarantined 0 B, claimed 0 B); largest holders: index.build live 7.0 KiB in 3 blocks
 }

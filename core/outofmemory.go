@@ -52,6 +52,8 @@ type OutOfMemoryError struct {
 	Largest uint64
 	// Holders are the largest holders, largest first, if a budget knows them.
 	Holders []Holder
+	// MoreHolders is how many more there are, and MoreBytes what they hold together.
+	MoreHolders, MoreBytes uint64
 	// Err is the driver's error, nil if the driver was not asked.
 	Err error
 }
@@ -74,13 +76,7 @@ func (e *OutOfMemoryError) Error() string {
 	}
 	fmt.Fprintf(&b, " (held %s of %s that the %s allows; in use %s, behind work %s, fragmented %s)", terminal.Size(e.Held), terminal.Size(e.May), e.Bound,
 		terminal.Size(e.Used), terminal.Size(e.Behind), terminal.Size(e.Fragmented))
-	for i, h := range e.Holders {
-		sep := ", "
-		if i == 0 {
-			sep = "; largest holders: "
-		}
-		b.WriteString(sep + h.String())
-	}
+	b.WriteString(holdersText(e.Holders, e.MoreHolders, e.MoreBytes))
 	if e.Err != nil {
 		fmt.Fprintf(&b, "; %v", e.Err)
 	}

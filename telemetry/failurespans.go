@@ -82,7 +82,7 @@ func (t *tracing) failureAttributes(e *oplog.Event, short *core.OutOfBudgetError
 		if len(holders) > 0 {
 			attrs = append(attrs, AttrHolders.StringSlice(holders))
 		}
-		return attrs
+		return appendWait(attrs, short.Wait)
 	}
 	attrs = append(attrs, AttrOperation.String(e.Op.String()))
 	switch e.Op {
@@ -94,6 +94,19 @@ func (t *tracing) failureAttributes(e *oplog.Event, short *core.OutOfBudgetError
 		return append(attrs, stream, number(AttrGeneration, e.Block.Generation))
 	case oplog.OpPrepare:
 		return appendCulprit(appendLaunch(append(attrs, stream), names.Bound(e.Launch)), e.Err)
+	}
+	return attrs
+}
+
+func appendWait(attrs []attribute.KeyValue, w core.Wait) []attribute.KeyValue {
+	if w.For != 0 {
+		attrs = append(attrs, AttrWaited.Int64(int64(w.For)))
+	}
+	if w.Ahead != 0 {
+		attrs = append(attrs, AttrAhead.Int(w.Ahead), number(AttrAheadBytes, w.AheadBytes), text(AttrAheadTag, string(w.First.OrUntagged())))
+	}
+	if w.Learning {
+		attrs = append(attrs, AttrLearning.Bool(true))
 	}
 	return attrs
 }

@@ -48,7 +48,7 @@ func TestARefusalInARequestThatIsNotSampledIsOneExportedSpan(t *testing.T) {
 			t.Fatalf("the scripted refusal was lost: %v", err)
 		}
 		r.wantSpans(t, `refusal/1 sort in caller cuda.device.index=0 tag=sort block.requested=300 budget.limit=200 budget.remaining=20 `+
-			`budget.holders=[join live 180 bytes in 2 blocks] trace=event error.type=exceeds_budget Error(`+refusal.Error()+`)`)
+			`budget.holders=[join live 180 B in 2 blocks] trace=event error.type=exceeds_budget Error(`+refusal.Error()+`)`)
 		s, request := r.recorder.Ended()[0], trace.SpanContextFromContext(ctx)
 		if s.SpanContext().TraceID() != request.TraceID() || s.Parent().SpanID() != request.SpanID() || !s.SpanContext().IsSampled() {
 			t.Errorf("%s: the span %v is under %v", name, s.SpanContext(), s.Parent())

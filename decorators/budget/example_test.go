@@ -25,7 +25,7 @@ func ExampleNew() {
 	// Output:
 	// budget(fake:0)
 	// 700 <nil>
-	// out of budget: requested 400 bytes for "query", remaining 300 of 1000 (live 700, pending 0, quarantined 0, claimed 0); largest holders: index.build live 700 bytes in 1 block
+	// out of budget: requested 400 B for "query", remaining 300 B of 1000 B (live 700 B, pending 0 B, quarantined 0 B, claimed 0 B); largest holders: index.build live 700 B in 1 block
 }
 
 func ExampleResource_Reserve() {
@@ -44,7 +44,7 @@ func ExampleResource_Reserve() {
 	// Output:
 	// 600 <nil>
 	// <nil> 100
-	// out of budget: requested 600 bytes for "query", remaining 400 of 1000 (live 500, pending 0, quarantined 0, claimed 100); largest holders: sort.keys live 500 bytes in 1 block, query claimed 100 bytes in 1 reservation
+	// out of budget: requested 600 B for "query", remaining 400 B of 1000 B (live 500 B, pending 0 B, quarantined 0 B, claimed 100 B); largest holders: sort.keys live 500 B in 1 block, query claimed 100 B in 1 reservation
 	// <nil> 500
 }
 

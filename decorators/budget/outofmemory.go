@@ -2,7 +2,6 @@ package budget
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -15,6 +14,5 @@ func (r *Resource) nameHolders(err error) {
 	}
 	held, _ := r.holdings(true)
 	r.claims.addTo(held)
-	holders := held.list()
-	e.Holders = slices.Clone(holders[:min(namedHolders, len(holders))])
+	e.Holders, e.MoreHolders, e.MoreBytes = largest(held.list())
 }

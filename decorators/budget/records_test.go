@@ -68,7 +68,7 @@ func TestAnAllocationUnderWayIsChargedAndNotLive(t *testing.T) {
 		if h := r.Holders(); len(h) != 0 {
 			t.Errorf("holders %+v", h)
 		}
-		if e := r.Refuse(41, "join"); e.Live != 60 || len(e.Holders) != 1 || e.Holders[0] != live {
+		if e := r.Refuse(41, "join", core.Wait{}); e.Live != 60 || len(e.Holders) != 1 || e.Holders[0] != live {
 			t.Errorf("the refusal names %+v, and %d bytes as live", e.Holders, e.Live)
 		}
 	}

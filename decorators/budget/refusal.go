@@ -25,12 +25,16 @@ func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortag
 	return err
 }
 
-// Refuse is the refusal of a reservation that is not made any more, because it has waited too
-// long: counted, and explained as that of Reserve. It is safe for concurrent use and does not
-// block.
-func (r *Resource) Refuse(bytes uint64, tag core.Tag) *core.OutOfBudgetError {
+// Refuse is the refusal of a reservation that is not made any more, because it has waited so: counted, and
+// explained as that of Reserve. It is nil if the reservation has room by now and none ahead of it: then there is
+// nothing to refuse. It is safe for concurrent use and does not block.
+func (r *Resource) Refuse(bytes uint64, tag core.Tag, w core.Wait) *core.OutOfBudgetError {
+	e := r.explain(&shortage{account: &r.ledger, bytes: bytes, tag: tag})
+	if e.Wait = w; e.Remaining >= e.Requested && w.Ahead == 0 {
+		return nil
+	}
 	r.refusals.Add(1)
-	return r.explain(&shortage{account: &r.ledger, bytes: bytes, tag: tag})
+	return refuse.Budget(e)
 }
 
 // explain says why the account of short could not give its bytes, by one look at the books. The sums
@@ -60,8 +64,18 @@ func (r *Resource) explain(short *shortage) *core.OutOfBudgetError {
 		return e
 	}
 	e.Remaining = roomIn(limit, less(e.Live+e.Pending+e.Quarantined+e.Claimed, lent), short.lendable)
-	e.Holders = slices.Clone(holders[:min(namedHolders, len(holders))]) // logs keep it, and not the list of all
+	e.Holders, e.MoreHolders, e.MoreBytes = largest(holders)
 	return e
+}
+
+// largest is the holders that a refusal names, and how many more there are of how many bytes.
+func largest(holders []core.Holder) (named []core.Holder, more, bytes uint64) {
+	n := min(namedHolders, len(holders))
+	for _, h := range holders[n:] {
+		more++
+		bytes += h.Bytes
+	}
+	return slices.Clone(holders[:n]), more, bytes // logs keep it, and not the list of all
 }
 
 // Stats is the upstream's, with Limit and Charged replaced by this budget's

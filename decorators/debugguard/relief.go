@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
@@ -93,6 +93,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (c c
 	})
 	returned = true
 	if err != nil {
+		err = refuse.Waited(err, refuse.WaitIn(ctx), bytes, tag)
 		r.passRefusal(ctx, &req, err)
 	}
 	return c, err
@@ -160,7 +161,7 @@ func (r *Resource) relieves(ctx context.Context, f *relief, err error) bool {
 func (r *Resource) endRelief(ctx context.Context, f *relief, err error) error {
 	r.endWait(&f.wait, f.want.req, err)
 	if err != nil {
-		return f.wait.explain(err)
+		return f.wait.explain(err, f.want.req)
 	}
 	r.count.relieved.Add(1)
 	r.emit(ctx, f.want.req, f.began, f.first, true)
@@ -297,28 +298,9 @@ func (w *pendingWait) took() time.Duration {
 }
 
 // explain says that a refused request has waited.
-func (w *pendingWait) explain(err error) error {
-	if w.began.IsZero() {
-		return err
-	}
-	return &waitedError{err, w.took(), w.pending}
+func (w *pendingWait) explain(err error, req *core.Request) error {
+	return refuse.Waited(err, core.Wait{For: w.took(), Pending: w.pending}, req.Bytes, req.Tag)
 }
-
-// waitedError is a refusal after a wait.
-type waitedError struct {
-	refusal error
-	took    time.Duration
-	pending uint64
-}
-
-func (e *waitedError) Error() string {
-	return fmt.Sprintf("%v; waited %v for the device to come to %d bytes that are freed", e.refusal, e.took.Round(time.Millisecond), e.pending)
-}
-
-func (e *waitedError) Unwrap() error { return e.refusal }
-
-// of is another refusal after the same wait.
-func (e *waitedError) of(refusal error) error { return &waitedError{refusal, e.took, e.pending} }
 
 // pendingMemory is the memory that is freed and that the device has not come to, if it may make room
 // for a request that was refused with err. For a budget that is what the refusal calls pending: the books of the

@@ -2,7 +2,6 @@ package debugguard
 
 import (
 	"context"
-	"errors"
 	"math"
 	"math/rand/v2"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/path"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // share is the guard's share of the path. Under the lane's lock it serves blocks that only the ledger knows. Whether
@@ -36,7 +36,7 @@ type choice struct {
 	span    core.SpanContext
 	// unguarded: there was no memory for the red zones; waited, unless nil, is how long it was waited for.
 	unguarded bool
-	waited    *waitedError
+	waited    core.Wait // of what was tried before
 	relief    *relief
 }
 
@@ -272,7 +272,7 @@ func (s share) Prepare(ctx context.Context, o *path.Op) error {
 			}
 			r.hide(err) // the block goes without red zones
 			k.unguarded = true
-			k.waited, _ = errors.AsType[*waitedError](err)
+			k.waited = refuse.WaitOf(err)
 		}
 	}
 	o.Lane.Lock()
@@ -301,7 +301,7 @@ func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
 		o.Keep(s.r.path, k)
 	}
 	if k.relief == nil {
-		k.relief = s.r.newRelief(want{&o.Request, !o.Request.Isolated, k.waited == nil}, s.r.given(), err)
+		k.relief = s.r.newRelief(want{&o.Request, !o.Request.Isolated, k.waited == core.Wait{}}, s.r.given(), err)
 		o.Settles(s.r.path)
 	}
 	if !s.r.relieves(ctx, k.relief, err) {
@@ -324,9 +324,7 @@ func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 		}
 		switch {
 		case err != nil:
-			if k.waited != nil {
-				err = k.waited.of(err)
-			}
+			err = refuse.Waited(err, k.waited, o.Request.Bytes, o.Request.Tag)
 		case k.unguarded:
 			s.r.count.unguarded.Add(1)
 			fallthrough

@@ -49,6 +49,7 @@ func (rec *Record) fields(to []slog.Attr) []slog.Attr {
 	}
 	if e.Err != nil {
 		to = append(to, slog.String("error", errorText(e.Err)), slog.String("kind", errorKind(e.Err)))
+		to = appendWait(to, e.Err)
 	}
 	if e.Relieved {
 		to = append(to, slog.Bool("relieved", true))
@@ -78,6 +79,25 @@ func appendLaunch(to []slog.Attr, e *oplog.Event) []slog.Attr {
 	}
 	if blocks != nil {
 		to = append(to, slog.Any("waited_blocks", blocks))
+	}
+	return to
+}
+
+// appendWait is how a refused request had waited, and what stood before it.
+func appendWait(to []slog.Attr, err error) []slog.Attr {
+	short, ok := errors.AsType[*core.OutOfBudgetError](err)
+	if !ok {
+		return to
+	}
+	w := short.Wait
+	if w.For != 0 {
+		to = append(to, slog.Duration("waited", w.For))
+	}
+	if w.Ahead != 0 {
+		to = append(to, slog.Int("ahead", w.Ahead), slog.Uint64("ahead_bytes", w.AheadBytes), slog.String("ahead_tag", string(w.First.OrUntagged())))
+	}
+	if w.Learning {
+		to = append(to, slog.Bool("learning", true))
 	}
 	return to
 }

@@ -61,6 +61,11 @@ var definitions = []Definition{
 	{t.AttrLimit, attribute.INT64, bytes, "the budget"},
 	{t.AttrRemaining, attribute.INT64, bytes, "what a request could have had of it"},
 	{t.AttrHolders, attribute.STRINGSLICE, "", "who holds the most, largest first: tag, state, bytes and blocks, or claimed, bytes and reservations"},
+	{t.AttrWaited, attribute.INT64, "ns", "how long the request had waited when it was refused"},
+	{t.AttrAhead, attribute.INT64, "", "how many requests stood before it in line"},
+	{t.AttrAheadBytes, attribute.INT64, bytes, "what those asked for together"},
+	{t.AttrAheadTag, attribute.STRING, "", "the tag of the first of them"},
+	{t.AttrLearning, attribute.BOOL, "", "the request was a guess: nothing is known yet of what jobs of its tag need"},
 	{t.AttrErrorType, attribute.STRING, "", "the class of the error, such as out_of_budget, or the driver's name of it"},
 }
 

@@ -1,10 +1,13 @@
 // Package line is a queue of those who wait for room: first come, first served.
 package line
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // Line is a queue of goroutines that try in its order. Its methods take a time that does not depend on
-// its length, and are safe for concurrent use.
+// its length, but for [Place.Standing], and are safe for concurrent use.
 type Line struct {
 	// Passes is how many may pass one that does not fit, each of whom fits.
 	Passes int
@@ -21,13 +24,24 @@ type Line struct {
 type Place struct {
 	line   *Line
 	number int
+	name   string
+	joined time.Time
 	turn   chan struct{}
 	mayTry bool // though it is not the first
 }
 
-// Join takes the last place, for so many bytes. It must be left.
-func (l *Line) Join(bytes uint64) *Place {
-	p := &Place{line: l, turn: make(chan struct{}, 1)}
+// Standing is how a place stands: how long it has waited, how many are ahead of it, for how many bytes together, and
+// the name of the first of them.
+type Standing struct {
+	Waited time.Duration
+	Ahead  int
+	Bytes  uint64
+	First  string
+}
+
+// Join takes the last place, for so many bytes. The name is for those behind. It must be left.
+func (l *Line) Join(bytes uint64, name string) *Place {
+	p := &Place{line: l, name: name, joined: time.Now(), turn: make(chan struct{}, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.order.Len() == 0 && l.OnWaiters != nil {
@@ -104,6 +118,21 @@ func (p *Place) LetPass(room uint64) {
 		l.places[other].mayTry = true
 		l.places[other].wake()
 	}
+}
+
+// Standing looks at all places ahead, so it takes a time that depends on their number.
+func (p *Place) Standing() Standing {
+	l := p.line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Standing{Waited: time.Since(p.joined)}
+	for at, ok := l.order.First(); ok && at != p.number; at, ok = l.order.Next(at) {
+		if s.Ahead++; s.Ahead == 1 {
+			s.First = l.places[at].name
+		}
+		s.Bytes += l.order.Bytes(at)
+	}
+	return s
 }
 
 // Leave gives the place up. If it was the first, the next has its turn.

@@ -1,6 +1,9 @@
 package refuse
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -14,8 +17,8 @@ func Budget(e *core.OutOfBudgetError) *core.OutOfBudgetError {
 	return e
 }
 
-// Untrue is the error of a refusal whose figures do not say why the request was refused: there was room for it, or its
-// holders hold more than there is. It is nil for all others.
+// Untrue is the error of a refusal whose figures do not say why the request was refused: there was room for it, and
+// none stood before it, or its holders hold more than there is. It is nil for all others.
 func Untrue(e *core.OutOfBudgetError) error {
 	limit := e.Limit
 	if limit == 0 {
@@ -23,6 +26,7 @@ func Untrue(e *core.OutOfBudgetError) error {
 	}
 	charged := e.Live + e.Pending + e.Quarantined + e.Claimed
 	switch {
+	case e.Wait.Ahead > 0: // it is refused for those
 	case e.Remaining >= e.Requested:
 		return fmt.Errorf("%d bytes remain for a request of %d, which was refused: %w", e.Remaining, e.Requested, e)
 	case e.Claim == 0 && limit-min(limit, charged) >= e.Requested:
@@ -35,5 +39,86 @@ func Untrue(e *core.OutOfBudgetError) error {
 		}
 		parts[h.State] -= h.Bytes
 	}
+	if left := parts[core.Live] + parts[core.Retired] + parts[core.Quarantined] + parts[core.Claimed]; e.MoreBytes > left {
+		return fmt.Errorf("%d more holders have %d bytes, and only %d are left: %w", e.MoreHolders, e.MoreBytes, left, e)
+	}
 	return nil
+}
+
+// Waited returns the error of a request for memory that has waited, with how it waited as a part of it: of the
+// [core.OutOfBudgetError], or else as a [core.WaitError]. err itself does not change. Errors that are no want of memory
+// are returned as they are.
+func Waited(err error, w core.Wait, bytes uint64, tag core.Tag) error {
+	if w == (core.Wait{}) {
+		return err
+	}
+	short, ok := errors.AsType[*core.OutOfBudgetError](err)
+	switch {
+	case ok:
+		explained := *short
+		explained.Wait = also(short.Wait, w)
+		if err == error(short) {
+			return &explained
+		}
+		return &waited{err, &explained}
+	case errors.Is(err, core.ErrOutOfMemory):
+		if before, ok := errors.AsType[*core.WaitError](err); ok {
+			w, err = also(before.Wait, w), before.Err
+		}
+		return &core.WaitError{Requested: bytes, Tag: tag, Wait: w, Err: err}
+	}
+	return err
+}
+
+// also is one wait after another.
+func also(first, then core.Wait) core.Wait {
+	then.For += first.For
+	then.Pending = cmp.Or(first.Pending, then.Pending)
+	if then.Ahead == 0 {
+		then.Ahead, then.AheadBytes, then.First = first.Ahead, first.AheadBytes, first.First
+	}
+	then.Learning = then.Learning || first.Learning
+	return then
+}
+
+// waited is an error around a refusal, of which more is known by now.
+type waited struct {
+	err   error
+	short *core.OutOfBudgetError
+}
+
+func (e *waited) Error() string { return e.err.Error() + "; " + e.short.Wait.String() }
+func (e *waited) Unwrap() error { return e.err }
+
+// As finds the refusal.
+func (e *waited) As(target any) bool {
+	to, ok := target.(**core.OutOfBudgetError)
+	if ok {
+		*to = e.short
+	}
+	return ok
+}
+
+// WaitOf is how the request of an error has waited, as far as the error says.
+func WaitOf(err error) core.Wait {
+	if short, ok := errors.AsType[*core.OutOfBudgetError](err); ok {
+		return short.Wait
+	}
+	if w, ok := errors.AsType[*core.WaitError](err); ok {
+		return w.Wait
+	}
+	return core.Wait{}
+}
+
+type waitKey struct{}
+
+// AfterWait is a context for a request that has waited in line already: a layer that refuses it says so.
+func AfterWait(ctx context.Context, w core.Wait) context.Context {
+	return context.WithValue(ctx, waitKey{}, w)
+}
+
+// WaitIn is how the request of a context has waited, see [AfterWait].
+func WaitIn(ctx context.Context) core.Wait {
+	w, _ := ctx.Value(waitKey{}).(core.Wait)
+	return w
 }

@@ -11,8 +11,10 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
@@ -63,6 +65,94 @@ func TestARefusedReservationSaysWhoHoldsTheMemory(t *testing.T) {
 	expect.Error(t, rt.Do(t.Context(), "job", nothing, fencepost.Reserve(0, time.Hour)), core.ErrInvalidRequest, "nothing reserved")
 	e2e.Free(t, rt, held)
 	nothingIsHeld(t, rt)
+}
+
+// refusalLog is a log sink that keeps the errors of refusals.
+type refusalLog struct {
+	mu  sync.Mutex
+	all []error
+}
+
+func (r *refusalLog) Put(rec logging.Record) {
+	if rec.Event.Op == oplog.OpRefusal {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.all = append(r.all, rec.Event.Err)
+	}
+}
+
+func (r *refusalLog) Flush(context.Context) error { return nil }
+func (r *refusalLog) Close(context.Context) error { return nil }
+func (r *refusalLog) Dropped() uint64             { return 0 }
+
+// newest is the last refusal that the log was told.
+func (r *refusalLog) newest(t *testing.T) *core.OutOfBudgetError {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.all) == 0 {
+		t.Fatal("the log was told of no refusal")
+	}
+	short, _ := errors.AsType[*core.OutOfBudgetError](r.all[len(r.all)-1])
+	return short
+}
+
+// A small job has room, and is refused for the large one that came first. The error says so in its fields, to the
+// caller and to the log.
+func TestARefusalSaysWhatStoodBeforeTheJob(t *testing.T) {
+	for _, guard := range []fencepost.GuardMode{"off", "sample", "hunt"} {
+		t.Run(string(guard), func(t *testing.T) {
+			log := &refusalLog{}
+			rt := e2e.Open(t, fencepost.Config{Budget: 64 << 10, Guard: guard, LogSinks: []logging.Sink{log}})
+			claim, err := rt.Reserve(t.Context(), 16<<10, "other")
+			e2e.Succeed(t, "reserving", err)
+			large := make(chan error, 1)
+			go func() {
+				large <- rt.Do(context.Background(), "large", nothing, fencepost.Reserve(60<<10, time.Hour))
+			}()
+			for rt.Waiting() == 0 {
+				time.Sleep(100 * time.Microsecond)
+			}
+			err = rt.Do(t.Context(), "small", nothing, fencepost.Reserve(8<<10, 5*time.Millisecond))
+			short, ok := errors.AsType[*core.OutOfBudgetError](err)
+			if !ok {
+				t.Fatalf("got %v", err)
+			}
+			if w := short.Wait; w.Ahead != 1 || w.AheadBytes != 60<<10 || w.First != "large" || w.For < 5*time.Millisecond || w.Learning || short.Remaining != 48<<10 {
+				t.Errorf("behind another: %+v", short)
+			}
+			if told := log.newest(t); told == nil || told.Wait != short.Wait {
+				t.Errorf("the log was told %v, the caller %v", told, short)
+			}
+			ending, cancel := context.WithCancel(t.Context())
+			go func() {
+				for rt.Waiting() < 2 {
+					time.Sleep(100 * time.Microsecond)
+				}
+				cancel()
+			}()
+			err = rt.Do(ending, "small", nothing, fencepost.Reserve(8<<10, time.Hour))
+			waited, ok := errors.AsType[*core.WaitError](err)
+			if !ok || !errors.Is(err, context.Canceled) || waited.Wait.Ahead != 1 || waited.Wait.First != "large" || waited.Requested != 8<<10 || waited.Tag != "small" || waited.Wait.For == 0 {
+				t.Errorf("its context ended: %v", err)
+			}
+			e2e.Succeed(t, "giving the claim back", rt.ReleaseClaim(t.Context(), claim.ID))
+			e2e.Succeed(t, "the large job", <-large)
+
+			claim, err = rt.Reserve(t.Context(), 16<<10, "other")
+			e2e.Succeed(t, "reserving", err)
+			err = rt.Do(t.Context(), "first", nothing, fencepost.Reserve(60<<10, 5*time.Millisecond))
+			short, ok = errors.AsType[*core.OutOfBudgetError](err)
+			if !ok || short.Wait.Ahead != 0 || short.Wait.For < 5*time.Millisecond {
+				t.Errorf("the first in line: %v", err)
+			}
+			if told := log.newest(t); told == nil || told.Wait != short.Wait {
+				t.Errorf("the log was told %v, the caller %v", told, short)
+			}
+			e2e.Succeed(t, "giving the claim back", rt.ReleaseClaim(t.Context(), claim.ID))
+			nothingIsHeld(t, rt)
+		})
+	}
 }
 
 // What the guard held would do, and the device has not passed it: the wait is the

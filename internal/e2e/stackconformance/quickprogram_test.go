@@ -55,10 +55,10 @@ func (p *player) note(format string, args ...any) {
 	p.notes = append(p.notes, text)
 }
 
-var pendingHolder = regexp.MustCompile(`(; largest holders:|,) \w+ ` + core.Retired.String() + ` N bytes in N blocks?`)
+var pendingHolder = regexp.MustCompile(`(; largest holders:|,) \w+ ` + core.Retired.String() + ` N in N blocks?|, and N more holds? N`)
 
-// digits are what two stacks call differently: addresses, generations, streams, times.
-var digits = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+(\.[0-9]+)?(ns|µs|ms|s\b)?`)
+// digits are what two stacks call differently: addresses, generations, streams, times, sizes.
+var digits = regexp.MustCompile(`0x[0-9a-f]+|[0-9]+(\.[0-9]+)?( [KMGT]iB\b| B\b|ns|µs|ms|s\b)?`)
 
 // because is an error as far as two stacks can agree on it: its kinds and its text.
 func because(err error) string {

@@ -25,8 +25,13 @@ export function findings(list) {
 
 export function refusals(list) {
   fill(byID("refusals"), list, "None.", (r) => `${r.time} ${r.tag} ${r.requested}`, (r) => el("details", {},
-    el("summary", {}, when(r.time), el("span", { className: "kind", textContent: r.tag }), el("span", { className: "what", textContent: `${bytes(r.requested)}${r.budget ? `, ${bytes(r.budget.remaining)} left of ${bytes(r.budget.limit)}` : ""}${r.relieved ? " · relieved by the guard" : ""}` })),
+    el("summary", {}, when(r.time), el("span", { className: "kind", textContent: r.tag }), el("span", { className: "what", textContent: `${bytes(r.requested)}${r.budget ? `, ${bytes(r.budget.remaining)} left of ${bytes(r.budget.limit)}${before(r.budget)}` : ""}${r.relieved ? " · relieved by the guard" : ""}` })),
     el("div", { className: "body" }, el("p", { textContent: r.text }), ...(r.budget ? holders(r.budget) : []))));
+}
+
+/** before is what stood before the request. */
+function before(b) {
+  return `${b.ahead ? `, behind ${counted(b.ahead, "request")} for ${bytes(b.ahead_bytes)}, first ${b.ahead_tag || "untagged"}` : ""}${b.learning ? ", being learned" : ""}`;
 }
 
 /** holders is who had the memory then. */
@@ -37,5 +42,6 @@ function holders(b) {
     el("div", { className: "pieces", role: "img", "aria-label": parts.map(([s, n]) => `${s} ${bytes(n)}`).join(", ") },
       ...parts.map(([s, n]) => el("i", { title: `${s} ${bytes(n)}`, style: { width: `${(100 * n) / b.limit}%`, background: color(s) } }))),
     el("table", {}, el("thead", {}, el("tr", {}, ...["holder then", "state"].map((t) => el("th", { textContent: t })), ...["bytes", "blocks"].map((t) => el("th", { className: "n", textContent: t })))), el("tbody", {}, ...b.holders.map(row))),
+    ...(b.more_holders ? [el("p", { textContent: `and ${counted(b.more_holders, "more holder")} of ${bytes(b.more_bytes)}` })] : []),
   ];
 }
