@@ -28,7 +28,8 @@ type Stats struct {
 	// yet passed by the device. Quarantined is held by a guard.
 	Live, Pending, Quarantined Amount
 	// PeakRequested is the highest Live.Requested since the beginning, PeakBytes the
-	// highest Live.Bytes: what a guard withholds is in neither.
+	// highest Live.Bytes: what a guard withholds is in neither. Each is exact with up to 64 streams and one
+	// goroutine; else it is the truth at least, and more by a 64th of it or by 32 MiB at most.
 	// PeakOutstanding is the highest Outstanding().Bytes. A later, lower peak of a stretch of
 	// time or of some blocks is that of an [Account] or of a runtime's Measure.
 	PeakRequested, PeakBytes, PeakOutstanding uint64

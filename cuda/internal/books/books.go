@@ -1,6 +1,7 @@
 // Package books counts what is allocated, retired and released on each stream of a
-// backend, and keeps the exact peaks of all of them together, without a word that every
-// allocation and free writes.
+// backend, and keeps the peaks of all of them together, without a word that every
+// allocation and free writes. A peak is never below the truth. It is exact with few streams (fewStreams) and above the truth by
+// a 64th at most with more, but for what follows of streams at work.
 //
 // # The counters
 //
@@ -22,10 +23,14 @@
 // its stream's slack and leaves claimed alone; an allocation takes them from there if it
 // can. Only an allocation for which the slack does not do raises claimed. As long as that stays
 // below the level, there is no new peak, and the stream claims more than it needs, as slack for
-// those that follow. Where it goes beyond the level there could be a new one: then the slack of every stream is
-// recalled, which makes claimed the live bytes, and the level is raised to that.
+// those that follow. Where it goes beyond the level there could be a new one. Then the level rises to claimed, as long as that is
+// a 64th (peakError) at most above what was once found live. Beyond that there is a look: the slack of every stream is
+// recalled, which makes claimed the live bytes, and the level is raised to that. So a look at many streams is paid for by
+// as many bytes as a 64th of the peak. A look at few costs little, so that each new peak is looked at.
 //
-// A recall stops all streams, and leaves them without slack. Where many goroutines allocate all the time it
+// A look locks the books of one stream at a time, and stops none. What is freed on a stream that it has passed and allocated on one that
+// it has not is claimed twice, so a new level is looked at again while more than a 64th is freed meanwhile, mostPasses
+// times at most. It leaves the streams without slack. Where many goroutines allocate all the time it
 // finds that not all of them have a block at that moment, and so the next one is soon due. After recallsPerTurn that had to wait
 // for a stream at work, the streams keep little slack, all of them together a part in peakError of the level (or
 // leastSlack): what one has beyond its part leaves claimed at once, and claimed raises the level itself. Then the level is

@@ -16,10 +16,13 @@ type Group struct {
 	highWater [sizes]highWater // in one cache line, as all are written together
 	_         [64]byte
 	peak      [sizes]atomic.Int64 // of the stretches that are over
-	// recalling is held by the one who recalls, and guards all and waits.
+	// recalling is held over a look and over a new level, and guards what follows.
 	recalling sync.Mutex
 	all       []*Books
-	waits     int // recalls since the last turn that waited for a stream
+	waits     int          // looks since the last turn that waited for a stream
+	sure      [sizes]int64 // the most that a look has found live in the stretch
+	looked    uint64       // books that looks have looked at
+	kept      int64        // what all books were told to keep, 0 for all
 	// opening is held over the beginning of a stretch that is measured, and over its end. meter
 	// is what all books have or are about to; it changes with both locks held.
 	opening sync.Mutex
@@ -30,7 +33,8 @@ const (
 	// recallsPerTurn is how many recalls that wait for a stream at work a stretch may cost. Such a one takes 200 µs, for all
 	// streams, where each of sixteen processors serves one of them.
 	recallsPerTurn = 32
-	// peakError is the part of the level that may be slack after them; leastSlack may be in any case, so that thirty-two
+	// peakError is the part of the level that may be slack after them, and by which a level rises without a look; leastSlack
+	// may be slack in any case, so that thirty-two
 	// streams keep a block of 1 MiB each.
 	peakError  = 64
 	leastSlack = 32 << 20
@@ -42,7 +46,7 @@ const (
 type highWater struct {
 	claimed atomic.Int64
 	// level is the peak of the stretch, which claimed must exceed for a new one. It rises with the
-	// lock of some books held, and falls with all of them.
+	// lock of some books held or recalling, and falls with recalling held.
 	level atomic.Int64
 }
 
@@ -88,23 +92,65 @@ func (g *Group) raise(short Shortage) {
 	}
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
-	for d := range g.highWater { // or somebody has looked meanwhile
-		if m := &g.highWater[d]; m.claimed.Load() > m.level.Load() {
+	for d := range g.highWater { // or another has looked meanwhile
+		m := &g.highWater[d]
+		if claimed := m.claimed.Load(); claimed > g.sure[d]+g.unsure(g.sure[d]) && claimed > m.level.Load() {
 			g.look()
 			return
 		}
 	}
+	g.rise()
 }
 
-// look raises the levels to what is live; recalling must be held.
+// fewStreams is up to how many a look costs little enough for each new peak.
+const fewStreams = 64
+
+// unsure is by how much a level may be above what was found live; recalling must be held.
+func (g *Group) unsure(sure int64) int64 {
+	if len(g.all) <= fewStreams {
+		return 0
+	}
+	return sure / peakError
+}
+
+// rise makes the levels what is claimed at least; recalling must be held.
+func (g *Group) rise() {
+	for d := range g.highWater {
+		m := &g.highWater[d]
+		m.rise(m.claimed.Load())
+	}
+}
+
+// mostPasses is after how many a look takes what is claimed for live: streams free more during each than a level may be wrong by.
+const mostPasses = 4
+
+// look raises the levels to what is live; recalling must be held. It locks one stream's books at a time. What is freed on a stream
+// that it has passed and allocated on one that it has not is claimed twice, so a new level is looked at once more, and
+// again while much is freed meanwhile.
 func (g *Group) look() {
-	if g.stop() {
+	waited := false
+	for pass := range mostPasses {
+		recalled, waits := g.recall()
+		waited = waited || waits
+		higher, moved := false, false
+		for d := range g.highWater {
+			m := &g.highWater[d]
+			claimed := m.claimed.Load()
+			higher = higher || claimed > m.level.Load()
+			moved = moved || recalled[d] > claimed/peakError
+		}
+		if !higher || pass > 0 && !moved {
+			break
+		}
+	}
+	if waited {
 		g.waits++
 	}
 	for d := range g.highWater {
-		g.highWater[d].rise(g.recall(Size(d)))
+		g.sure[d] = max(g.sure[d], g.highWater[d].claimed.Load())
 	}
-	g.resume()
+	g.rise()
+	g.share()
 }
 
 // aheadShare is the part of what may be claimed without a look that a stream takes beyond its
@@ -127,22 +173,36 @@ func (m *highWater) claim(need int64) int64 {
 	}
 }
 
-// stop locks all books, so that what is freed here and allocated there is not counted twice, and reports whether
-// it waited for any; recalling must be held until they are let go.
-func (g *Group) stop() (waited bool) {
+// recall takes the slack of all books from what is claimed, and returns it and whether a stream was at work; recalling must
+// be held.
+func (g *Group) recall() (recalled [sizes]int64, waited bool) {
 	for _, b := range g.all {
 		if !b.mu.TryLock() {
 			waited = true
 			b.mu.Lock()
 		}
+		for d, slack := range b.slack {
+			if slack != 0 {
+				b.slack[d] = 0
+				g.highWater[d].claimed.Add(-slack)
+				recalled[d] += slack
+			}
+		}
+		b.mu.Unlock()
 	}
-	return waited
+	g.looked += uint64(len(g.all))
+	return recalled, waited
 }
 
-// resume lets all books go.
-func (g *Group) resume() {
+// share tells all books how much slack they keep, if that is another amount now; recalling must be held.
+func (g *Group) share() {
 	keep := g.keep()
+	if keep == g.kept || g.kept == 0 && keep == allSlack {
+		return
+	}
+	g.kept = keep
 	for _, b := range g.all {
+		b.mu.Lock()
 		b.keep = keep
 		b.mu.Unlock()
 	}
@@ -156,16 +216,6 @@ func (g *Group) keep() int64 {
 	return max(g.highWater[Requested].level.Load()/peakError, leastSlack) / int64(max(len(g.all), 1))
 }
 
-// recall empties the slack of all books and returns what is live; all must be locked.
-func (g *Group) recall(d Size) (live int64) {
-	slack := int64(0)
-	for _, b := range g.all {
-		slack += b.slack[d]
-		b.slack[d] = 0
-	}
-	return g.highWater[d].claimed.Add(-slack)
-}
-
 // Stretch is the peak between two turns, and what was there when it ended.
 type Stretch struct{ Peak, Now int64 }
 
@@ -173,19 +223,32 @@ type Stretch struct{ Peak, Now int64 }
 func (g *Group) Turn() (ended [sizes]Stretch) {
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
-	g.stop()
+	g.recall()
 	for d := range g.highWater {
 		m := &g.highWater[d]
 		peak := m.level.Load()
 		g.peak[d].Store(max(g.peak[d].Load(), peak))
-		live := g.recall(Size(d))
-		m.level.Store(live)
-		m.rise(m.claimed.Load()) // who has raised it meanwhile may have gone by the former level
+		live := m.claimed.Load()
+		peak = max(m.level.Swap(live), peak)
+		g.peak[d].Store(max(g.peak[d].Load(), peak))
 		ended[d] = Stretch{max(peak, live), live}
 	}
 	g.waits = 0
-	g.resume()
+	g.share()
+	g.pass()
+	for d := range g.highWater {
+		g.highWater[d].rise(g.highWater[d].claimed.Load()) // of those who claimed by the former level
+		g.sure[d] = g.highWater[d].level.Load()
+	}
 	return ended
+}
+
+// pass waits for those who have books now: they have seen what was written before. recalling must be held.
+func (g *Group) pass() {
+	for _, b := range g.all {
+		b.mu.Lock()
+		b.mu.Unlock() //nolint:staticcheck // an empty section is the purpose
+	}
 }
 
 // Recent is the peak of the stretch under way.
