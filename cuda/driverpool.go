@@ -38,6 +38,9 @@ type driverPool struct {
 	asked, answered atomic.Uint64
 	// known is what the share counts from, nil if that is to be read.
 	known atomic.Pointer[poolReading]
+	// tolerated is the least that was held at any time since the share was set: more than the share, if that was lowered then.
+	// What a try took is no part of it.
+	tolerated atomic.Uint64
 	// step is the least that the pool was seen to grow by, in bytes.
 	step atomic.Uint64
 	// growing is held by the request that makes room. alone is held over a try, under the lock of the stream.
@@ -132,12 +135,11 @@ func (p *driverPool) allocate(s *stream, bytes uint64) (uint64, error) {
 func (p *driverPool) takeAlone(s *stream, bytes uint64) (uint64, error) {
 	p.alone.Lock()
 	defer p.alone.Unlock()
-	before := p.last.Load().Reserved
 	ptr, err := p.allocate(s, bytes)
 	if err != nil {
 		return 0, err
 	}
-	if err = p.reap(); err == nil && p.last.Load().Reserved <= max(before, p.share.forPool()) {
+	if err = p.reap(); err == nil && p.last.Load().Reserved <= max(p.tolerated.Load(), p.share.forPool()) {
 		return ptr, nil
 	}
 	if undone := p.drv.MemFreeAsync(ptr, s.Handle()); undone != nil {
@@ -208,9 +210,21 @@ func (p *driverPool) reap() (err error) {
 		}
 	}
 	p.learnStep(reading)
+	p.tolerate(reading)
 	put(&p.last)
 	put(&p.known)
 	return nil
+}
+
+func (p *driverPool) tolerate(now *poolReading) {
+	least := p.tolerated.Load()
+	if p.known.Load() == nil { // the first since the share was set
+		p.tolerated.CompareAndSwap(least, now.Reserved)
+		return
+	}
+	for now.Reserved < least && !p.tolerated.CompareAndSwap(least, now.Reserved) {
+		least = p.tolerated.Load()
+	}
 }
 
 // learnStep takes larger steps for possible if the pool has grown by more than was thought.
