@@ -81,6 +81,9 @@ type Request struct {
 	// Requested is the part of Bytes that the outermost caller asked for.
 	// Zero means all of it. A layer that pads raises Bytes and keeps this.
 	Requested uint64
+	// Before is how many of Bytes come before those Requested: a layer that pads in front of the
+	// caller's part adds to it. A device that judges accesses reports one of the rest as out of bounds.
+	Before uint64
 	// Align is a power of two of at most 256, or zero for [DefaultAlign].
 	// A resource may honour more than it is asked for, never less.
 	Align uint64
@@ -121,6 +124,9 @@ func (r *Request) Normalize(op string) error {
 	}
 	if r.Requested > r.Bytes {
 		return &InvalidRequestError{Op: op, Field: "Requested", Reason: fmt.Sprintf("%d is more than Bytes (%d)", r.Requested, r.Bytes)}
+	}
+	if r.Before > r.Bytes-r.Requested {
+		return &InvalidRequestError{Op: op, Field: "Before", Reason: fmt.Sprintf("%d and Requested (%d) are more than Bytes (%d)", r.Before, r.Requested, r.Bytes)}
 	}
 	if r.Align == 0 {
 		r.Align = DefaultAlign

@@ -15,7 +15,8 @@ import (
 // docs/guard.md, are
 //
 //	uaf-write, uaf-read        an access after the free
-//	oob-write, underflow       a change behind a block, or before it
+//	oob-write, oob-read        a write behind a block, or a read there
+//	underflow                  an access before a block
 //	double-free, foreign-free  a free of freed memory, or of what was never allocated here
 //	stale-handle               a use of a block that was freed
 //	missing-fence              an access that nothing orders behind a conflicting one

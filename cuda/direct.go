@@ -56,6 +56,9 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 	}
 	var b core.Block
 	describe(&b, &req, ptr, r.drv.Ordinal())
+	if o := driver.OracleOf(r.drv); o != nil {
+		tellOwner(o, &req, ptr)
+	}
 	record := new(block)
 	record.be(nil, &b, &req, 0)
 	r.books.admit(&r.group, record)

@@ -26,7 +26,6 @@ import (
 type driverPool struct {
 	drv      driver.Driver
 	pool     driver.Pool
-	oracle   driver.Oracle
 	readings atomic.Uint64
 	last     atomic.Pointer[poolReading]
 	// destroyed: the driver frees what is given from now on. closing guards it.
@@ -72,7 +71,7 @@ func newDriverPool(drv driver.Driver, cfg driver.PoolConfig) (*driverPool, error
 	if err != nil {
 		return nil, err
 	}
-	p := &driverPool{drv: drv, pool: pool, oracle: driver.OracleOf(drv)}
+	p := &driverPool{drv: drv, pool: pool}
 	p.last.Store(new(poolReading))
 	return p, nil
 }
@@ -123,11 +122,7 @@ func (p *driverPool) fits(bytes uint64) bool {
 }
 
 func (p *driverPool) allocate(s *stream, bytes uint64) (uint64, error) {
-	ptr, err := p.drv.MemAllocAsync(bytes, p.pool, s.Handle())
-	if err == nil && p.oracle != nil {
-		p.oracle.BlockIsTracked(ptr, true)
-	}
-	return ptr, err
+	return p.drv.MemAllocAsync(bytes, p.pool, s.Handle())
 }
 
 // takeAlone allocates where there may be no room, and gives back if there was none. What the pool took of the device then

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 )
 
@@ -168,29 +169,36 @@ func (i directInspector) Blocks(yield func(core.BlockInfo) bool) { i.list(yield)
 
 // Withhold takes a live block out of the live bytes whose peak is kept: its owner
 // has given it back.
-func (r *tracker) Withhold(id core.BlockID, _ core.BlockState) {
+func (r *tracker) Withhold(id core.BlockID, as core.BlockState) {
 	b := r.streams.table.lookup(id)
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	ptr := b.core.ID.Ptr
-	withholds := b.core.ID.Generation == id.Generation && b.core.State == core.Live && b.stream.books.Withhold(&b.core, &b.entry)
-	b.mu.Unlock() // the oracle is told under no lock that the books need
-	if withholds && r.oracle != nil {
-		r.oracle.BlockIsTracked(ptr, false)
+	lives := b.core.ID.Generation == id.Generation && b.core.State == core.Live
+	if lives {
+		b.stream.books.Withhold(&b.core, &b.entry)
+	}
+	b.mu.Unlock()                                       // the oracle is told under no lock that the books need
+	if lives && as != core.Retired && r.oracle != nil { // the launches that are open on a retired block may yet use it
+		r.oracle.BlockIsWithheld(ptr)
 	}
 }
 
 // Withhold is AsyncResource's.
-func (r *DirectResource) Withhold(id core.BlockID, _ core.BlockState) {
+func (r *DirectResource) Withhold(id core.BlockID, as core.BlockState) {
 	b := r.books.find(id.Generation)
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.core.State == core.Live {
-		r.books.Withhold(&b.core, &b.entry)
+	if b.core.State != core.Live {
+		return
+	}
+	r.books.Withhold(&b.core, &b.entry)
+	if o := driver.OracleOf(r.drv); o != nil && as != core.Retired {
+		o.BlockIsWithheld(b.core.ID.Ptr)
 	}
 }

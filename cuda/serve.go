@@ -181,12 +181,10 @@ func (r *tracker) takeAtHand(s *stream, o *path.Op) bool {
 	if r.own.oracle == nil {
 		ready.MayBeRecorded()
 	} else { // which must hear of the block before whatever says that it is ready
-		withheld := req.Withheld
+		asked := *req
 		o.Then = func(b core.Block) {
 			r.own.tellBegin(s, b.ID.Ptr, b.Bytes)
-			if withheld {
-				r.own.oracle.BlockIsTracked(b.ID.Ptr, false)
-			}
+			tellOwner(r.own.oracle, &asked, b.ID.Ptr)
 			ready.MayBeRecorded()
 		}
 	}

@@ -104,8 +104,8 @@ func (r *tracker) allocate(o *path.Op) error {
 	record.fill(s, &o.Block, req, ready)
 	s.books.admit(&r.streams.table.group, record)
 	o.Record, o.Got = &record.Record, r.path
-	if req.Withheld && r.oracle != nil {
-		r.oracle.BlockIsTracked(ptr, false)
+	if r.oracle != nil {
+		tellOwner(r.oracle, req, ptr)
 	}
 	r.releaseCompleted(done)
 	return nil
@@ -117,6 +117,15 @@ func describe(b *core.Block, req *core.Request, ptr uint64, ordinal int) {
 	b.ID = core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: ordinal}
 	b.Requested, b.Bytes, b.Align = req.Requested, req.Bytes, core.DefaultAlign
 	b.Tag, b.State = req.Tag, core.Live
+}
+
+// tellOwner tells an oracle what the program has of a new block.
+func tellOwner(o driver.Oracle, req *core.Request, ptr uint64) {
+	if req.Withheld {
+		o.BlockIsOwned(ptr, ptr, 0)
+		return
+	}
+	o.BlockIsOwned(ptr, ptr+req.Before, req.Requested)
 }
 
 // allocateOn is one step under the stream's lock: the allocation and the
@@ -204,7 +213,7 @@ func (r *tracker) allocateIsolated(s *stream, o *path.Op) error {
 		return r.explainIsolated(req, err)
 	}
 	if r.oracle != nil {
-		r.oracle.BlockIsTracked(at.Ptr, !req.Withheld)
+		tellOwner(r.oracle, req, at.Ptr)
 	}
 	record := r.streams.table.records.get()
 	describe(&o.Block, req, at.Ptr, r.streams.table.ordinal)

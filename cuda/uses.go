@@ -94,7 +94,14 @@ func (r *tracker) tellLaunch(l *launch, req *core.UseRequest) {
 			*list = append(*list, d)
 		}
 	}
-	r.oracle.LaunchBegins(l.on.Handle(), l.ID, l.Launch, *list)
+	launch := core.UseRecord{LaunchID: l.ID, Launch: l.Launch, Stream: l.Stream, Time: l.Began.Time()}
+	if req.Span.Sampled {
+		launch.Span = req.Span.SpanRef
+	} else {
+		launch.Caller = req.Span
+	}
+	l.FirstTags(&launch.Tags)
+	r.oracle.LaunchBegins(l.on.Handle(), launch, *list)
 }
 
 // declared is an access of the whole block, for an oracle.

@@ -10,6 +10,7 @@ const (
 	FindingUseAfterFreeWrite  = "uaf-write"
 	FindingUseAfterFreeRead   = "uaf-read"
 	FindingOutOfBoundsWrite   = "oob-write"
+	FindingOutOfBoundsRead    = "oob-read"
 	FindingUnderflow          = "underflow"
 	FindingDoubleFree         = "double-free"
 	FindingForeignFree        = "foreign-free"
@@ -31,7 +32,7 @@ const (
 
 // FindingKinds are all of them.
 var FindingKinds = [...]string{
-	FindingUseAfterFreeWrite, FindingUseAfterFreeRead, FindingOutOfBoundsWrite,
+	FindingUseAfterFreeWrite, FindingUseAfterFreeRead, FindingOutOfBoundsWrite, FindingOutOfBoundsRead,
 	FindingUnderflow, FindingDoubleFree, FindingForeignFree, FindingStaleHandle,
 	FindingMissingFence, FindingUseBeforeAlloc, FindingUndeclaredAccess,
 	FindingUninitializedRead, FindingReuseRace, FindingSealedWrite, FindingStrayWrite, FindingLeak,

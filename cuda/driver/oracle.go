@@ -13,14 +13,19 @@ type Oracle interface {
 	// the events are recorded now: what was enqueued before is the last that may use it. Of a block
 	// that the driver allocated it is told if the driver hears of the free later.
 	BlockEnds(ptr uint64, s Stream, behind ...Event)
-	// BlockIsTracked tells whether the block at ptr is one of a runtime whose uses launches must
-	// declare, from now on. One that the driver allocated or mapped is none until that is told,
-	// and one whose owner has given it back, while a guard keeps it, is none any more.
-	BlockIsTracked(ptr uint64, tracked bool)
+	// BlockIsOwned tells what of the block at ptr a program has: bytes at owned, from now on. Launches
+	// must declare what they use of it. What else is in the block is of layers, which keep it around
+	// the program's part or round up: an access of the program's there is out of bounds. Of no bytes
+	// the program has nothing. All of a block that BlockBegins tells of is the program's, and of one
+	// that the driver allocated or mapped nothing need be declared, until this is told.
+	BlockIsOwned(ptr, owned, bytes uint64)
+	// BlockIsWithheld tells that the owner of the block at ptr has given it back, and a layer keeps
+	// it: what the program enqueues from now on and touches it comes after the free.
+	BlockIsWithheld(ptr uint64)
 	// LaunchBegins tells that all that is enqueued on s from now on is work of a launch, until
 	// [Oracle.LaunchEnds] of the same number. Of blocks of a runtime it touches what uses says,
 	// which is not kept. Where several launches are open on a stream each may be whose work it is.
-	LaunchBegins(s Stream, id uint64, name string, uses []Declared)
+	LaunchBegins(s Stream, launch core.UseRecord, uses []Declared)
 	// UseRecorded tells that work which was enqueued on s before, and is of no launch, uses a block
 	// ([core.Resource.RecordUse]): no launch that was open there need declare it.
 	UseRecorded(s Stream, use Declared)

@@ -22,8 +22,13 @@ type block struct {
 	// in no stream's order, so clocks do not tell.
 	in          *reservation
 	born, ended vec
+	// part is what the program has, as far as layers keep bytes around it; nil: all.
+	part atomic.Pointer[part]
+	// told: a runtime has told what the program has. withheld: the owner has given the block back, and
+	// a layer keeps it.
+	told, withheld atomic.Bool
 	// trackedTo is the number of the last operation that must be declared to a runtime, if its launch
-	// touches the block.
+	// touches the block; of a withheld block, of the last that was enqueued while it had its owner.
 	trackedTo atomic.Uint64
 	// recorded is the number of the last operation of each stream that is a recorded use, or is none
 	// of the block's. The lock of the device's strays guards it.
@@ -63,15 +68,60 @@ type access struct {
 	op        string
 	stream    driver.Stream
 	own       bool // by a kernel of the guard's
+	work      *Work
+	declared  bool // by a launch
 	slot      int
 	seq       uint64
 }
 
+// part is some of a block's bytes; nothing if high is not above low.
+type part struct{ low, high uint64 }
+
 func (b *block) end() uint64 { return b.ptr + b.bytes }
+
+// low is where the program's part begins.
+func (b *block) low() uint64 {
+	if p := b.part.Load(); p != nil {
+		return p.low
+	}
+	return b.ptr
+}
+
+// high is where the program's part ends.
+func (b *block) high() uint64 {
+	if p := b.part.Load(); p != nil {
+		return p.high
+	}
+	return b.end()
+}
+
+// wholly is the number of an operation that may mean all of a block: one of the guard's.
+const wholly = 0
+
+// bounds are what an operation of this number may mean of the block; high is not above low if
+// that is nothing.
+func (b *block) bounds(number uint64) (low, high uint64) {
+	switch {
+	case number == wholly:
+		return b.ptr, b.end()
+	case b.isLate(number):
+		return b.end(), b.end()
+	}
+	return b.low(), b.high()
+}
+
+// isLate reports whether the operation was enqueued after the owner gave the block back, which a
+// layer keeps.
+func (b *block) isLate(number uint64) bool {
+	return b.withheld.Load() && number != wholly && number > b.trackedTo.Load()
+}
+
+// hasOwner reports whether the program has, or had, anything of the block.
+func (b *block) hasOwner() bool { return b.low() < b.high() }
 
 // party describes one side of a finding.
 func (a access) party(kind core.Access) Party {
-	return Party{Op: a.op, Stream: a.stream, Number: a.seq, Guard: a.own, Access: kind, Ptr: a.low, Bytes: a.high - a.low}
+	return Party{Op: a.op, Stream: a.stream, Number: a.seq, Guard: a.own, Work: a.work, Declared: a.declared, Access: kind, Ptr: a.low, Bytes: a.high - a.low}
 }
 
 // history remembers freed blocks: the newest, so that a touch of memory that no
@@ -110,7 +160,7 @@ func anyBlock(*block) bool { return true }
 // joins reports whether b and another are one memory to who uses it: a range of
 // a program may lie across the mappings of one reservation.
 func (b *block) joins(other *block) bool {
-	return b == other || b != nil && other != nil && b.in != nil && b.in == other.in
+	return b == other || b != nil && other != nil && b.in != nil && b.in == other.in && !b.told.Load() && !other.told.Load()
 }
 
 // aliveFor reports whether the operation may mean b: it is ordered after the
@@ -244,11 +294,14 @@ func (d *Device) retirePart(b *block, olds []access, free stamp, kind core.Acces
 
 // freeParty describes the free of a block; its lock is held.
 func (b *block) freeParty() Party {
-	op := "free"
-	if b.in != nil {
+	op, by := "free", b.freeBy
+	switch {
+	case !b.freed: // but withheld
+		by = b.stream
+	case b.in != nil:
 		op = "unmap"
 	}
-	return Party{Op: op, Stream: b.freeBy, Ptr: b.ptr, Bytes: b.bytes}
+	return Party{Op: op, Stream: by, Ptr: b.ptr, Bytes: b.bytes}
 }
 
 func (b *block) lockedFreeParty() Party {

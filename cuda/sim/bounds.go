@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/fencepost-gpu/fencepost/cuda/driver"
+import (
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
 
 // An access that begins in one block and goes on over its bound is out of that
 // block's bounds, whatever lies behind: a live block, a freed one, the slack of
@@ -13,11 +16,11 @@ import "github.com/fencepost-gpu/fencepost/cuda/driver"
 
 // attribute sets in the parts of a range, all in h, the block whose bound was
 // crossed on the way there. h is locked.
-func (h *heap) attribute(parts []use, r Range, args []driver.Arg) {
+func (h *heap) attribute(parts []use, r Range, args []driver.Arg, number uint64) {
 	if len(parts) == 0 || len(parts) == 1 && parts[0].blk != nil {
 		return
 	}
-	of := h.crossed(parts, r, args)
+	of := h.crossed(parts, r, args, number)
 	if of == nil {
 		return
 	}
@@ -39,37 +42,37 @@ func (u *use) belongs(b *block) bool {
 
 // crossed is the block from whose pointer a range was reached that is not all
 // within one live block; nil if that is not known.
-func (h *heap) crossed(parts []use, r Range, args []driver.Arg) *block {
+func (h *heap) crossed(parts []use, r Range, args []driver.Arg, number uint64) *block {
 	first := &parts[0]
 	if first.blk != nil {
 		return first.blk
 	}
-	if of, direct := h.pointed(args, first); of != nil && !direct {
+	if of, direct := h.pointed(args, first, number); of != nil && !direct {
 		return of
 	}
 	gone := first.gone
-	if gone != nil && r.Ptr == gone.ptr {
+	if gone != nil && r.Ptr == gone.low() {
 		return nil
 	}
 	for i := range parts {
-		if b := parts[i].blk; b != nil && (gone == nil || r.Ptr+r.Bytes > gone.end()) {
+		if b := parts[i].blk; b != nil && (gone == nil || r.Ptr+r.Bytes > gone.high()) {
 			return b
 		}
 	}
-	return h.beside(r)
+	return h.beside(r, number)
 }
 
 // pointed is the live block nearest to a dead part that one of the arguments
 // points into. direct is set if an argument points to the dead part itself, or
 // into the block that was there.
-func (h *heap) pointed(args []driver.Arg, dead *use) (nearest *block, direct bool) {
+func (h *heap) pointed(args []driver.Arg, dead *use, number uint64) (nearest *block, direct bool) {
 	for _, a := range args {
 		switch at := a.Bits; {
 		case a.Size != 8:
 		case dead.holds(at):
 			direct = true
 		default:
-			nearest = nearer(dead.low, nearest, h.blockAt(at))
+			nearest = nearer(dead.low, nearest, h.meantAt(at, number))
 		}
 	}
 	return nearest, direct
@@ -78,7 +81,7 @@ func (h *heap) pointed(args []driver.Arg, dead *use) (nearest *block, direct boo
 // holds reports whether an address lies in the part, or in the freed block that
 // the part is of.
 func (u *use) holds(at uint64) bool {
-	return at >= u.low && at < u.high || u.gone != nil && at >= u.gone.ptr && at < u.gone.end()
+	return at >= u.low && at < u.high || u.gone != nil && at >= u.gone.low() && at < u.gone.high()
 }
 
 // nearer is the one of two blocks, which may be nil, that is nearer to an
@@ -93,25 +96,25 @@ func nearer(at uint64, a, b *block) *block {
 // distance is how far an address lies outside the block, 0 within.
 func (b *block) distance(at uint64) uint64 {
 	switch {
-	case at < b.ptr:
-		return b.ptr - at
-	case at >= b.end():
-		return at - b.end()
+	case at < b.low():
+		return b.low() - at
+	case at >= b.high():
+		return at - b.high()
 	}
 	return 0
 }
 
 // beside is the live block in whose slack a range begins, or that it touches.
-func (h *heap) beside(r Range) *block {
+func (h *heap) beside(r Range, number uint64) *block {
 	if n := h.nodeAt(r.Ptr); n != nil {
 		if b := n.slackOf(r.Ptr); b != nil {
 			return b
 		}
 	}
-	if b := h.blockAt(r.Ptr - 1); b != nil {
+	if b := h.meantAt(r.Ptr-1, number); b != nil {
 		return b
 	}
-	if b := h.blockAt(r.Ptr + r.Bytes); b != nil && b.ptr == r.Ptr+r.Bytes {
+	if b := h.meantAt(r.Ptr+r.Bytes, number); b != nil && b.low() == r.Ptr+r.Bytes {
 		return b
 	}
 	return nil
@@ -132,7 +135,7 @@ func (d *Device) attributeLate(o *op, parts []use) {
 		switch {
 		case direct || of == nil || u.belongs(of):
 			of = nil
-		case u.blk != nil && u.low != of.end() && before != of:
+		case u.blk != nil && u.low != of.high() && before != of:
 			of = nil // another live block, and not reached over the bound: a matter of what was declared
 		}
 		u.over, before = of, of
@@ -180,6 +183,42 @@ func (o *op) lawful(from, to uint64, touched Range) bool {
 	return false
 }
 
+// home is the block in which a touch begins that is declared there: from a pointer of the block's own.
+// It is nil if that is not known, and where addresses come out of memory.
+func (o *op) home(ptr uint64) *block {
+	if o.kernel != nil && (o.kernel.Indirect || o.kernel.guard) {
+		return nil
+	}
+	for i := range o.uses {
+		if u := &o.uses[i]; u.over == nil && u.blk != nil && u.low <= ptr && ptr < u.high {
+			return u.blk
+		}
+	}
+	return nil
+}
+
+// overruns reports whether a touch that begins in a block goes on over its end. Where the next block
+// begins there, by a pointer that is no argument, the touch may be two that were joined.
+func (o *op) overruns(home *block, touched Range) bool {
+	end := touched.Ptr + touched.Bytes
+	switch bound := home.high(); {
+	case end <= bound || home.in != nil && !home.told.Load():
+		return false
+	default:
+		return o.exec.isArgument(bound) || !o.lawful(bound, end, touched)
+	}
+}
+
+// isAnothers reports whether a use is declared for another access than this one, which another
+// use declares.
+func (o *op) isAnothers(u *use, from, to uint64, access core.Access) bool {
+	if u.access&access != 0 {
+		return false
+	}
+	low, high := firstGap(o.uses, from, to, access)
+	return low >= high
+}
+
 // crossedTo is the block from whose pointer an operation reached for a range that
 // is not all mapped, nil if that is not known.
 func (d *Device) crossedTo(o *op, r Range) *block {
@@ -196,7 +235,7 @@ func (d *Device) crossedTo(o *op, r Range) *block {
 	of := h.blockAt(r.Ptr)
 	if of == nil && o.kernel != nil && !o.kernel.Indirect {
 		var direct bool
-		if of, direct = h.pointed(o.exec.args, &dead); direct {
+		if of, direct = h.pointed(o.exec.args, &dead, wholly); direct {
 			return nil
 		}
 	}

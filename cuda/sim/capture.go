@@ -237,15 +237,15 @@ func (d *Device) GraphLaunch(h driver.Graph, s driver.Stream) error {
 func (d *Device) replay(s *stream, w *recorded) {
 	o := newOp(w.op.kind, w.op.name)
 	o.value, o.hostBytes = w.op.value, w.op.hostBytes
-	for _, r := range w.ranges {
-		o.uses = d.resolve(o.uses, r, w.op.exec.args)
-	}
 	if w.op.kind != opLaunch {
 		o.exec.touches = append(o.exec.touches, w.ranges...)
 	} else {
 		o.kernel, o.exec.d, o.exec.takes = w.op.kernel, d, w.op.exec.takes
 		o.exec.Grid, o.exec.Block = w.op.exec.Grid, w.op.exec.Block
 		o.exec.args = append(o.exec.args, w.op.exec.args...)
+	}
+	for _, r := range w.ranges {
+		o.uses = d.resolve(o, o.uses, r)
 	}
 	d.enqueue(s, o)
 }

@@ -39,6 +39,7 @@ func (d *Device) BlockBegins(ptr, bytes uint64, s driver.Stream) {
 	defer h.Unlock()
 	begin := d.told(s)
 	b := &block{ptr: ptr, bytes: bytes, stream: s, slot: begin.slot, seq: begin.seq}
+	b.told.Store(true)
 	b.trackedTo.Store(math.MaxUint64)
 	for at, end := ptr, roundUp(b.end(), unit); at < end; {
 		n := h.nodeAt(at)
@@ -140,7 +141,7 @@ func (c carving) cut(i, j int, low, high uint64, b *block) carving {
 }
 
 // meant is heap.meant within a mapping that blocks are cut out of.
-func (n *node) meant(addr uint64) (*block, uint64) {
+func (n *node) meant(addr, number uint64) (*block, uint64) {
 	i := n.carving.at(addr)
 	if i == len(n.carving) {
 		return nil, n.end()
@@ -148,28 +149,32 @@ func (n *node) meant(addr uint64) (*block, uint64) {
 	switch p := n.carving[i]; {
 	case addr < p.low:
 		return nil, p.low
-	case p.blk.freed || addr >= p.blk.end():
+	case p.blk.freed:
 		return nil, p.high
 	default:
-		return p.blk, p.blk.end()
+		return p.blk.meant(addr, number, p.high)
 	}
 }
 
 // isCarved reports whether blocks are cut out of the node's mapping.
 func (n *node) isCarved() bool { return !n.free && n.blk.in != nil && n.blk.in.carved }
 
-// slackOf is the live block in whose slack addr lies, or that it lies in.
-func (n *node) slackOf(addr uint64) *block {
-	if n.free {
+// slackOf is the live block in whose slack addr lies, or that it lies in: of the allocator's, or of
+// what a layer keeps around the program's part. The program has the block.
+func (n *node) slackOf(addr uint64) (b *block) {
+	switch {
+	case n.free:
+	case !n.isCarved():
+		b = n.blk
+	default:
+		if i := n.carving.at(addr); i < len(n.carving) && n.carving[i].low <= addr && !n.carving[i].blk.freed {
+			b = n.carving[i].blk
+		}
+	}
+	if b == nil || b.withheld.Load() || !b.hasOwner() {
 		return nil
 	}
-	if !n.isCarved() {
-		return n.blk
-	}
-	if i := n.carving.at(addr); i < len(n.carving) && n.carving[i].low <= addr && !n.carving[i].blk.freed {
-		return n.carving[i].blk
-	}
-	return nil
+	return b
 }
 
 // uncover ends the lives of what lies in a mapping that is unmapped.

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -16,10 +15,9 @@ import (
 // declaration is what a launch of a runtime declares to touch. The stream has it while the
 // launch is open, and each operation that was enqueued meanwhile until that has run.
 type declaration struct {
-	refs atomic.Int32
-	id   uint64
-	name string
-	uses []driver.Declared
+	refs   atomic.Int32
+	launch core.UseRecord
+	uses   []driver.Declared
 }
 
 var declarations = sync.Pool{New: func() any { return new(declaration) }}
@@ -90,36 +88,54 @@ func (w *strays) seenDone(clocks []stamp) []stray {
 	})
 }
 
-// BlockIsTracked tells whether launches that are enqueued from now on must declare what they
-// do with a block.
-func (d *Device) BlockIsTracked(ptr uint64, tracked bool) {
-	if b := d.setTracked(ptr, tracked); b != nil && !tracked {
+// BlockIsOwned tells what of a block the program has: the bytes at owned, or nothing if bytes is 0.
+// Launches that are enqueued from now on must declare what they do there.
+func (d *Device) BlockIsOwned(ptr, owned, bytes uint64) {
+	d.tell(ptr, func(b *block) {
+		if owned != b.ptr || bytes != b.bytes {
+			b.part.Store(&part{max(owned, b.ptr), min(owned+bytes, b.end())})
+		}
+		b.told.Store(true)
+		b.withheld.Store(bytes == 0)
+		b.trackedTo.Store(math.MaxUint64)
+		if bytes == 0 {
+			b.trackedTo.Store(d.pushed)
+		}
+	})
+}
+
+// BlockIsWithheld tells that the owner of a block has given it back, and a layer keeps it.
+func (d *Device) BlockIsWithheld(ptr uint64) {
+	b := d.tell(ptr, func(b *block) {
+		if !b.withheld.Load() {
+			b.trackedTo.Store(d.pushed)
+			b.withheld.Store(true)
+		}
+	})
+	if b != nil {
 		d.fileStrays(d.strays.take(func(s stray) bool { return s.block == b }))
 	}
 }
 
-// setTracked returns the block, nil if there is none.
-func (d *Device) setTracked(ptr uint64, tracked bool) *block {
+// tell sets what is told of the live block that holds ptr, and returns it; nil if there is none.
+func (d *Device) tell(ptr uint64, set func(*block)) *block {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := d.heapOf(ptr)
 	h.Lock()
 	defer h.Unlock()
 	b := h.blockAt(ptr)
-	switch {
-	case b == nil:
-	case tracked:
-		b.trackedTo.Store(math.MaxUint64)
-	default:
-		b.trackedTo.Store(d.pushed)
+	if b != nil {
+		set(b)
 	}
 	return b
 }
 
 // LaunchBegins tells that what is enqueued on s from now on is work of a launch.
-func (d *Device) LaunchBegins(h driver.Stream, id uint64, name string, uses []driver.Declared) {
+func (d *Device) LaunchBegins(h driver.Stream, launch core.UseRecord, uses []driver.Declared) {
 	l := declarations.Get().(*declaration)
-	l.id, l.name, l.uses = id, names.Bound(name), append(l.uses, uses...)
+	l.launch, l.uses = launch, append(l.uses, uses...)
+	l.launch.Launch = names.Bound(launch.Launch)
 	l.refs.Store(1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,7 +159,7 @@ func (d *Device) takeLaunch(h driver.Stream, id uint64) *declaration {
 	if s == nil {
 		return nil
 	}
-	i := slices.IndexFunc(s.launches, func(l *declaration) bool { return l.id == id })
+	i := slices.IndexFunc(s.launches, func(l *declaration) bool { return l.launch.LaunchID == id })
 	if i < 0 {
 		return nil
 	}
@@ -182,49 +198,50 @@ func (d *Device) fileStrays(all []stray) {
 // fileUndeclared files an access that was not declared, once for the operation's name, the block,
 // and the line that launched it.
 func (d *Device) fileUndeclared(f Finding, b *block) {
-	d.file(f, b, fmt.Sprintf("%s %s", f.Launch, f.Launched.Caller()))
+	w := f.First.Work
+	d.file(f, b, w.launch().Launch+" "+w.Stack().Caller())
 }
 
-// belong makes an operation one of the launches that are open on its stream. The guard's
-// kernels are none of the program's business. Where it may touch what is not declared, the line
-// is kept that enqueues it.
+// Work is where an operation of the program's comes from.
+type Work struct {
+	// Launch is the launch of a runtime that it is work of, the innermost if several are open on the
+	// stream; its LaunchID is 0 of work that no runtime was told of.
+	Launch core.UseRecord
+	pcs    [32]uintptr
+	depth  int
+}
+
+// Stack is where the operation was enqueued, empty if that is not known.
+func (w *Work) Stack() core.Stack {
+	if w == nil {
+		return nil
+	}
+	return core.Stack(w.pcs[:w.depth])
+}
+
+// launch is the zero record if nothing is known.
+func (w *Work) launch() (u core.UseRecord) {
+	if w != nil {
+		u = w.Launch
+	}
+	return u
+}
+
+// belong makes an operation one of the launches that are open on its stream, and keeps where it is
+// enqueued. The guard's kernels are none of the program's business.
 func (o *op) belong(s *stream) {
-	if len(s.launches) == 0 || o.kind < opMemset || o.kernel != nil && o.kernel.guard {
+	if o.kind < opMemset || o.isGuards() {
 		return
 	}
+	o.work = new(Work)
 	for _, l := range s.launches {
 		l.refs.Add(1)
 		o.launches = append(o.launches, l)
+		o.work.Launch = l.launch
 	}
-	if o.mayStray() {
-		var pcs [32]uintptr
-		o.launched = append(o.launched, pcs[:runtime.Callers(2, pcs[:])]...)
-	}
-}
-
-// trustedRuns is how often in a row a kernel must have touched what its Declare lists, and nothing
-// else, to be trusted: to keep a line takes longer than the rest of an operation.
-const trustedRuns = 64
-
-// mayStray reports whether an operation touches what its launches do not declare, or may touch
-// what is not known yet.
-func (o *op) mayStray() bool {
-	if k := o.kernel; k != nil && (k.Declare == nil || k.Indirect || k.trusted.Load() < trustedRuns) {
-		return true
-	}
-	return slices.ContainsFunc(o.uses, func(u use) bool {
-		from, to, _ := o.stray(u.blk, u.low, u.high, u.access)
-		return from < to
-	})
-}
-
-// trust notes whether a kernel that was run has touched no more than its Declare lists.
-func (o *op) trust() {
-	switch {
-	case o.strayed:
-		o.kernel.trusted.Store(0)
-	case o.kernel.trusted.Load() < trustedRuns:
-		o.kernel.trusted.Add(1)
+	o.work.depth = runtime.Callers(2, o.work.pcs[:])
+	if o.source != nil {
+		o.source.work = o.work
 	}
 }
 
@@ -243,9 +260,8 @@ func (o *op) stray(b *block, low, high uint64, access core.Access) (from, to uin
 	return from, to, access
 }
 
-// judgeLaunch compares a touch, which lies in a block, with what is declared.
-func (d *Device) judgeLaunch(o *op, b *block, low, high uint64, access core.Access) {
-	from, to, access := o.stray(b, low, high, access)
+// judgeLaunch tells of a part of a touch that its launches do not declare: see [op.stray].
+func (d *Device) judgeLaunch(o *op, b *block, from, to uint64, access core.Access) {
 	if from >= to {
 		return
 	}
@@ -264,8 +280,8 @@ func (d *Device) judgeLaunch(o *op, b *block, low, high uint64, access core.Acce
 
 // declaresPart reports whether one of the launches declares anything of a block.
 func declaresPart(launches []*declaration, b *block) bool {
-	from, to := undeclared(launches, b.ptr, b.end(), core.ReadWrite)
-	return from > b.ptr || to < b.end()
+	from, to := undeclared(launches, b.low(), b.high(), core.ReadWrite)
+	return from > b.low() || to < b.high()
 }
 
 // undeclared is firstGap of what launches declare.
@@ -292,10 +308,8 @@ func undeclared(launches []*declaration, low, high uint64, kinds core.Access) (f
 
 // undeclaredAccess is the finding of an access that was not declared.
 func (o *op) undeclaredAccess(b *block, by Party, how string) Finding {
-	f := Finding{Kind: Undeclared, First: by, How: how, BlockPtr: b.ptr, BlockBytes: b.bytes, BlockStream: b.stream, Launched: slices.Clone(o.launched)}
-	if n := len(o.launches); n > 0 {
-		f.LaunchID, f.Launch = o.launches[n-1].id, o.launches[n-1].name // the innermost
-	}
+	f := Finding{Kind: Undeclared, First: by, How: how}
+	f.concerns(b)
 	f.Text = f.Describe(handleName)
 	return f
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -56,6 +57,10 @@ type Party struct {
 	// Guard says that the operation is a kernel of the debug guard's, and not
 	// the program's.
 	Guard bool
+	// Work is where the operation comes from, nil of the guard's, of an allocation and of a free.
+	Work *Work
+	// Declared says that its launch declares what it did to the block.
+	Declared bool
 	// Access is what it did; zero for an allocation or a free.
 	Access core.Access
 	// Ptr and Bytes are the range that it touched.
@@ -76,7 +81,7 @@ func (p Party) describe(name func(driver.Stream) string) string {
 func handleName(s driver.Stream) string { return hex(uint64(s)) }
 
 // Finding is one thing that the oracle found. Findings that differ only in
-// the ranges of their parties are counted as one.
+// the ranges of their parties are counted as one, and a read as the write that is found beside it.
 type Finding struct {
 	Kind Kind
 	// First is the offender; Other is what it collides with, zero if there
@@ -86,13 +91,12 @@ type Finding struct {
 	// BlockStream is where it was allocated.
 	BlockPtr, BlockBytes uint64
 	BlockStream          driver.Stream
-	// How says of an Undeclared access what is wrong with it. LaunchID, Launch and Launched
-	// are the number and the name of the launch that it is work of, and the call stack there;
-	// zero for work that no runtime was told of.
-	How      string
-	LaunchID uint64
-	Launch   string
-	Launched core.Stack
+	// AllocPtr and AllocBytes are all that was allocated for the block, with what layers keep
+	// around it: [driver.Oracle].BlockIsOwned. Withheld: its owner has given it back, and a layer keeps it.
+	AllocPtr, AllocBytes uint64
+	Withheld             bool
+	// How says of an Undeclared access what is wrong with it.
+	How string
 	// Count is how often it happened.
 	Count uint64
 	// Text says it in one line.
@@ -111,7 +115,7 @@ func (f Finding) Describe(name func(driver.Stream) string) string {
 	case f.overruns():
 		text += f.crossing()
 	case f.Kind == Undeclared:
-		text += f.undeclared()
+		text += " is " + f.How
 	case f.Kind == IllegalAddress && f.Other.Op != "":
 		text += " of memory that is gone since " + other
 	case f.Kind == UseAfterFree:
@@ -122,15 +126,23 @@ func (f Finding) Describe(name func(driver.Stream) string) string {
 	if f.BlockBytes != 0 {
 		text += fmt.Sprintf("; block %#x (%d bytes, allocated on stream %s)", f.BlockPtr, f.BlockBytes, name(f.BlockStream))
 	}
+	for _, p := range [...]Party{f.First, f.Other} {
+		if where := p.Work.where(); where != "" {
+			text += "; " + p.Op + " was enqueued " + where
+		}
+	}
 	return text
 }
 
-// undeclared says what was not declared where.
-func (f Finding) undeclared() string {
-	if f.Launch == "" && f.LaunchID == 0 {
-		return " is " + f.How
+// where says which launch enqueued the work, and where; empty if nothing is known of that.
+func (w *Work) where() (text string) {
+	if w == nil {
+		return ""
 	}
-	return fmt.Sprintf(" is %s in launch %d %q, at %s", f.How, f.LaunchID, f.Launch, f.Launched.Caller())
+	if w.Launch.LaunchID != 0 {
+		text = fmt.Sprintf("in launch %d %q, ", w.Launch.LaunchID, w.Launch.Launch)
+	}
+	return text + "at " + cmp.Or(w.Stack().Caller(), "an unknown place")
 }
 
 // overruns reports whether the finding is of a bound that was crossed.
@@ -159,6 +171,7 @@ type findingKey struct {
 	blk           *block
 	op, otherOp   string
 	stream, other driver.Stream
+	writes        bool
 	text          string
 }
 
@@ -194,29 +207,44 @@ func (d *Device) ResetFindings() {
 // report files a finding about a block (nil if there is none).
 func (d *Device) report(kind Kind, b *block, first, other Party) {
 	f := Finding{Kind: kind, First: first, Other: other}
-	if b != nil {
-		f.BlockPtr, f.BlockBytes, f.BlockStream = b.ptr, b.bytes, b.stream
-	}
+	f.concerns(b)
 	f.Text = f.Describe(handleName)
 	d.file(f, b, "")
 }
 
+// concerns makes the finding one about a block (nil if there is none).
+func (f *Finding) concerns(b *block) {
+	if b == nil {
+		return
+	}
+	f.BlockPtr, f.BlockBytes, f.BlockStream = b.low(), b.high()-b.low(), b.stream
+	f.AllocPtr, f.AllocBytes, f.Withheld = b.ptr, b.bytes, b.withheld.Load()
+	if !b.hasOwner() {
+		f.BlockPtr, f.BlockBytes = b.ptr, b.bytes
+	}
+}
+
 // file counts a finding; text tells apart those that differ in nothing else.
 func (d *Device) file(f Finding, b *block, text string) {
-	key := findingKey{f.Kind, b, f.First.Op, f.Other.Op, f.First.Stream, f.Other.Stream, text}
+	key := findingKey{f.Kind, b, f.First.Op, f.Other.Op, f.First.Stream, f.Other.Stream, f.First.Access.Writes(), text}
 	if d.found.add(key, &f) && d.config.OnFinding != nil {
 		d.config.OnFinding(f)
 	}
 }
 
-// add reports whether the finding is new and kept.
+// add reports whether the finding is new and kept. A read counts as the write that is known
+// beside it.
 func (fs *findings) add(key findingKey, f *Finding) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.total++
-	if i, known := fs.index[key]; known {
-		fs.list[i].Count++
-		return false
+	written := key
+	written.writes = true
+	for _, k := range [...]findingKey{written, key} {
+		if i, known := fs.index[k]; known {
+			fs.list[i].Count++
+			return false
+		}
 	}
 	if len(fs.list) >= maxFindings {
 		return false

@@ -64,10 +64,29 @@ func (h *heap) nodeAt(addr uint64) *node {
 	return nil
 }
 
-// blockAt returns the live block that holds addr, nil if none does.
+// blockAt returns the live block that holds addr, nil if none does, whatever of it the program has.
 func (h *heap) blockAt(addr uint64) *block {
-	b, _ := h.meant(addr)
+	b, _ := h.meant(addr, wholly)
 	return b
+}
+
+// meantAt is the live block that an operation of this number means by an address, nil if none.
+func (h *heap) meantAt(addr, number uint64) *block {
+	b, _ := h.meant(addr, number)
+	return b
+}
+
+// goneAt is the block that held addr, where an operation of this number means none, nil if none
+// is remembered: one that was freed, or that a layer keeps after its owner's free. What a layer
+// keeps around a live block is the live one's.
+func (h *heap) goneAt(addr, number uint64) *block {
+	if b := h.blockAt(addr); b != nil && b.hasOwner() {
+		if b.isLate(number) {
+			return b
+		}
+		return nil
+	}
+	return h.history.last(addr, anyBlock)
 }
 
 // live returns the node of the live block that begins at ptr, nil if none.

@@ -3,7 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
-	"sync/atomic"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -36,8 +36,6 @@ type Kernel struct {
 	Takes func(a Args) time.Duration
 
 	guard bool // of driver.GuardImage, which no program can make
-	// trusted is how often in a row it has touched no more than Declare lists.
-	trusted *atomic.Int32
 }
 
 // Args are the arguments of a launch, by index from 0; errors count them from 1, as those of
@@ -94,7 +92,6 @@ func (d *Device) RegisterModule(image string, kernels ...Kernel) error {
 			return &core.InvalidRequestError{Op: "RegisterModule", Field: "kernels",
 				Reason: fmt.Sprintf("kernel %q of the code %q lacks a Name or a Run function", names.Bound(k.Name), names.Bound(image))}
 		}
-		k.trusted = new(atomic.Int32)
 		k.Name = names.Bound(k.Name)
 		m.kernels[k.Name] = &k
 	}
@@ -193,16 +190,22 @@ func (x *Exec) reach(r Range) []byte {
 }
 
 // note remembers a touch; one that continues or repeats the last of its kind
-// is joined with it, so that loops stay cheap.
+// is joined with it, so that loops stay cheap. One that begins at another argument is apart: it was
+// made from another pointer.
 func (x *Exec) note(r Range) {
 	for i := len(x.touches) - 1; i >= 0 && i >= len(x.touches)-4; i-- {
 		t := &x.touches[i]
-		if t.Access == r.Access && r.Ptr >= t.Ptr && r.Ptr <= t.Ptr+t.Bytes {
+		if t.Access == r.Access && r.Ptr >= t.Ptr && r.Ptr <= t.Ptr+t.Bytes && (r.Ptr == t.Ptr || !x.isArgument(r.Ptr)) {
 			t.Bytes = max(t.Bytes, r.Ptr+r.Bytes-t.Ptr)
 			return
 		}
 	}
 	x.touches = append(x.touches, r)
+}
+
+// isArgument reports whether an address is one of the arguments.
+func (x *Exec) isArgument(ptr uint64) bool {
+	return slices.ContainsFunc(x.args, func(a driver.Arg) bool { return a.Bits == ptr && a.Size == 8 })
 }
 
 // Number is an element type that device and Go share.

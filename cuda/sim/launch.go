@@ -51,7 +51,7 @@ func (d *Device) Launch(l *driver.Launch) error {
 		return d.record(mLaunch, s, o, declared)
 	}
 	for _, r := range declared {
-		o.uses = d.resolve(o.uses, r, o.exec.args)
+		o.uses = d.resolve(o, o.uses, r)
 	}
 	d.enqueue(s, o)
 	return nil
@@ -90,10 +90,13 @@ type faulted struct{ r Range }
 // runKernel runs a launch and hands what it touched to the oracle.
 func (d *Device) runKernel(o *op) {
 	d.callKernel(o)
-	for _, t := range o.exec.touches {
-		d.judge(o, t)
+	for _, writes := range [...]bool{true, false} { // of one bug the write is told
+		for _, t := range o.exec.touches {
+			if t.Access.Writes() == writes {
+				d.judge(o, t)
+			}
+		}
 	}
-	o.trust()
 	if o.kernel.Indirect {
 		d.indirect.Add(-1)
 	}
@@ -137,7 +140,7 @@ func (d *Device) fail(code int, why string) { d.lost.CompareAndSwap(nil, &loss{c
 func (d *Device) kernelPanic(o *op, p any) {
 	stack := make([]byte, 4<<10)
 	stack = stack[:runtime.Stack(stack, false)]
-	f := Finding{Kind: KernelPanic, First: Party{Op: o.name, Stream: o.stream, Guard: o.kernel.guard}}
+	f := Finding{Kind: KernelPanic, First: Party{Op: o.name, Stream: o.stream, Number: o.now.seq, Guard: o.kernel.guard, Work: o.work}}
 	f.Text = fmt.Sprintf("%s: kernel %s on stream %#x panicked: %v\n%s", KernelPanic, o.name, uint64(o.stream), p, stack)
 	d.file(f, nil, fmt.Sprint(p))
 	d.fail(driver.LaunchFailed, fmt.Sprintf("kernel %q panicked%s: %v", o.name, panicked(), p))

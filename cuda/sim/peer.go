@@ -51,7 +51,7 @@ func (d *Device) copyFromPeer(o *op, peer driver.Driver, read Range, h driver.St
 		return notAllocated(m, write, d)
 	}
 	d.catchUp(s)
-	o.uses = d.resolve(o.uses, write, nil)
+	o.uses = d.resolve(o, o.uses, write)
 	o.peer, o.source = p, d.abroad(p, s, read)
 	d.push(s, o)
 	return nil
@@ -62,13 +62,15 @@ func (d *Device) abroad(p *Device, s *stream, read Range) *op {
 	next := stamp{slot: s.slot, seq: s.seq + 1, past: s.past}
 	past := p.imported(d.exported(next))
 	p.collect()
-	return &op{
-		name: fmt.Sprintf("copy to device %d", d.Ordinal()), stream: s.handle, uses: p.resolve(nil, read, nil), exec: Exec{touches: []Range{read}},
+	o := &op{
+		name: fmt.Sprintf("copy to device %d", d.Ordinal()), stream: s.handle, exec: Exec{touches: []Range{read}},
 		now: stamp{
 			slot: p.slotOf(place{d.number, s.slot}), seq: next.seq,
 			past: past.join(stamp{slot: hostSlot, past: p.hostClock}),
 		},
 	}
+	o.uses = p.resolve(o, nil, read)
+	return o
 }
 
 // runPeerCopy does a copy from another device. The guests' lock keeps that

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -50,11 +49,9 @@ type op struct {
 	exec   Exec
 
 	uses []use // the ranges it declares
-	// launches are those of a runtime that it may be work of, and launched is where it was enqueued,
-	// if that may have to be told. strayed: a kernel has touched what its Declare does not list.
+	// launches are those of a runtime that it may be work of.
 	launches []*declaration
-	launched core.Stack
-	strayed  bool
+	work     *Work // nil of the guard's
 
 	timed bool  // opMark: of an event with timing
 	fell  *fell // opLaunch: it has faulted, and that is yet to be said
@@ -76,7 +73,7 @@ func (o *op) recycle() {
 	for _, l := range o.launches {
 		l.release()
 	}
-	*o = op{uses: o.uses[:0], launches: o.launches[:0], launched: o.launched[:0], exec: Exec{args: o.exec.args[:0], touches: o.exec.touches[:0]}}
+	*o = op{uses: o.uses[:0], launches: o.launches[:0], exec: Exec{args: o.exec.args[:0], touches: o.exec.touches[:0]}}
 	opPool.Put(o)
 }
 

@@ -53,7 +53,7 @@ func (d *Device) transfer(m *method, o *op, h driver.Stream) error {
 			o.recycle()
 			return notAllocated(m, r, d)
 		}
-		o.uses = d.resolve(o.uses, r, nil)
+		o.uses = d.resolve(o, o.uses, r)
 	}
 	if s.capture != nil {
 		return d.record(m, s, o, slices.Clone(o.exec.touches))

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
 // Range is a range of addresses and what is done with it.
@@ -48,25 +47,27 @@ func (d *Device) isMapped(ptr, n uint64) bool { return d.heapOf(ptr).arena.isMap
 // is backed.
 func (d *Device) reach(ptr, n uint64) (b []byte, ok bool) { return d.heapOf(ptr).arena.reach(ptr, n) }
 
-// resolve appends the blocks that a range means now; args are the arguments of
-// the launch that declares it. It takes a heap's lock.
-func (d *Device) resolve(uses []use, r Range, args []driver.Arg) []use {
-	known := len(uses)
+// resolve appends the blocks that a range of o means now. It takes a heap's lock.
+func (d *Device) resolve(o *op, uses []use, r Range) []use {
+	known, number := len(uses), d.pushed+1
+	if o.isGuards() {
+		number = wholly
+	}
 	h := d.heapOf(r.Ptr)
 	h.Lock()
 	defer h.Unlock()
 	low, high := r.Ptr, min(r.Ptr+r.Bytes, h.arena.limit)
 	for low < high {
 		u := use{low: low, access: r.Access}
-		u.blk, u.high = h.meant(low)
+		u.blk, u.high = h.meant(low, number)
 		u.high = min(u.high, high)
 		if u.blk == nil {
-			u.gone = h.history.last(low, anyBlock)
+			u.gone = h.goneAt(low, number)
 		}
 		uses = append(uses, u)
 		low = u.high
 	}
-	h.attribute(uses[known:], r, args)
+	h.attribute(uses[known:], r, o.exec.args, number)
 	return uses
 }
 
@@ -74,18 +75,25 @@ func (d *Device) resolve(uses []use, r Range, args []driver.Arg) []use {
 // nothing was known when it was enqueued. A block may have been freed since,
 // and its address be taken again: clocks decide.
 func (d *Device) resolveLate(o *op, r Range) (uses []use) {
-	h := d.heapOf(r.Ptr)
+	h, number := d.heapOf(r.Ptr), o.number
+	if o.isGuards() {
+		number = wholly
+	}
 	h.Lock()
 	defer h.Unlock()
 	for low, high := r.Ptr, r.Ptr+r.Bytes; low < high; {
 		u := use{low: low, access: r.Access}
-		u.blk, u.high = h.meant(low)
+		u.blk, u.high = h.meant(low, number)
 		if u.blk == nil || !u.blk.aliveFor(o) {
-			fits := func(b *block) bool { return b.aliveFor(o) }
+			fits := func(b *block) bool {
+				from, to := b.bounds(number)
+				return low >= from && low < to && b.aliveFor(o)
+			}
 			if b := h.history.last(low, fits); b != nil {
-				u.blk, u.high = b, min(u.high, b.end())
+				_, to := b.bounds(number)
+				u.blk, u.high = b, min(u.high, to)
 			} else if u.blk == nil {
-				u.gone = h.history.last(low, anyBlock)
+				u.gone = h.goneAt(low, number)
 			}
 		}
 		u.high = min(u.high, high)
@@ -95,19 +103,31 @@ func (d *Device) resolveLate(o *op, r Range) (uses []use) {
 	return uses
 }
 
-// meant returns the live block that holds addr (nil if none does) and the
+// meant returns the live block that an operation of this number means by addr (nil if none) and the
 // address up to which that answer holds.
-func (h *heap) meant(addr uint64) (*block, uint64) {
+func (h *heap) meant(addr, number uint64) (*block, uint64) {
 	n := h.nodeAt(addr)
 	switch {
 	case n == nil:
 		return nil, roundUp(addr+1, Granule)
 	case n.isCarved():
-		return n.meant(addr)
-	case n.free || n.blk.in == nil && n.blk.freed || addr >= n.blk.end():
+		return n.meant(addr, number)
+	case n.free || n.blk.in == nil && n.blk.freed:
 		return nil, n.end()
 	}
-	return n.blk, n.blk.end()
+	return n.blk.meant(addr, number, n.end())
+}
+
+// meant is heap.meant where no other block lies up to end.
+func (b *block) meant(addr, number, end uint64) (*block, uint64) {
+	switch low, high := b.bounds(number); {
+	case addr < low:
+		return nil, low
+	case addr >= high:
+		return nil, end
+	default:
+		return b, high
+	}
 }
 
 // firstDead is the first address of a range where no block lives; its end if
@@ -115,7 +135,7 @@ func (h *heap) meant(addr uint64) (*block, uint64) {
 func (h *heap) firstDead(r Range) uint64 {
 	at := r.Ptr
 	for at < r.Ptr+r.Bytes {
-		b, end := h.meant(at)
+		b, end := h.meant(at, wholly)
 		if b == nil {
 			break
 		}
@@ -126,11 +146,16 @@ func (h *heap) firstDead(r Range) uint64 {
 
 // judge hands what an operation really touched to the oracle.
 func (d *Device) judge(o *op, touched Range) {
+	home := o.home(touched.Ptr)
+	if home != nil && o.overruns(home, touched) {
+		d.report(OutOfBounds, home, o.accessOf(home.high(), touched.Ptr+touched.Bytes).party(touched.Access), Party{})
+		touched.Bytes = home.high() - touched.Ptr
+	}
 	low, high := touched.Ptr, touched.Ptr+touched.Bytes
 	for i := range o.uses {
 		u := &o.uses[i]
 		from, to := max(low, u.low), min(high, u.high)
-		if from >= to || u.over != nil && o.lawful(from, to, touched) {
+		if from >= to || u.over != nil && (home != nil || o.lawful(from, to, touched) || o.isAnothers(u, from, to, touched.Access)) {
 			continue
 		}
 		d.judgeUse(o, u, from, to, touched.Access)
@@ -147,8 +172,10 @@ func (d *Device) judgeUse(o *op, u *use, from, to uint64, access core.Access) {
 	case u.over != nil: // and no access of the block that it hit
 		d.report(OutOfBounds, u.over, a.party(access), Party{})
 	case u.blk != nil:
+		low, high, as := o.stray(u.blk, from, to, access)
+		a.declared = len(o.launches) > 0 && low >= high
 		d.touch(u.blk, o.now, a, access)
-		d.judgeLaunch(o, u.blk, from, to, access)
+		d.judgeLaunch(o, u.blk, low, high, as)
 	case u.gone != nil:
 		d.report(UseAfterFree, u.gone, a.party(access), u.gone.lockedFreeParty())
 	default:
@@ -172,7 +199,6 @@ func (d *Device) judgeDeclared(o *op, touched Range) {
 			continue
 		}
 		if from, to := firstGap(o.uses, low, high, kind); from < to {
-			o.strayed = true
 			d.judgeUndeclared(o, from, to, kind)
 		}
 	}
@@ -216,5 +242,8 @@ func firstGap(uses []use, low, high uint64, kinds core.Access) (from, to uint64)
 
 // accessOf is the oracle's entry for a part of what an operation touched.
 func (o *op) accessOf(low, high uint64) access {
-	return access{low: low, high: high, op: o.name, stream: o.stream, own: o.kernel != nil && o.kernel.guard, slot: o.now.slot, seq: o.now.seq}
+	return access{low: low, high: high, op: o.name, stream: o.stream, own: o.isGuards(), work: o.work, slot: o.now.slot, seq: o.now.seq}
 }
+
+// isGuards reports whether the operation is the debug guard's.
+func (o *op) isGuards() bool { return o.kernel != nil && o.kernel.guard }

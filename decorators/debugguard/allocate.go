@@ -125,7 +125,7 @@ func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l cana
 	hunts, wide := r.hunting().Unmap, l.Widened(r.granule)
 	if req.Isolated || hunts && r.granule != 0 && r.mayIsolate(ctx, wide.Total()-req.Bytes) {
 		own := req
-		own.Isolated, own.Bytes = true, wide.Total()
+		own.Isolated, own.Bytes, own.Before = true, wide.Total(), req.Before+wide.Left
 		err = r.obtain(ctx, &own, &b, req.Isolated)
 		if err == nil {
 			r.count.isolated.Add(1)
@@ -141,7 +141,7 @@ func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l cana
 	if hunts {
 		r.count.notIsolated.Add(1)
 	}
-	req.Bytes = l.Total()
+	req.Bytes, req.Before = l.Total(), req.Before+l.Left
 	err = r.obtain(ctx, &req, &b, true)
 	return b, l, false, err
 }

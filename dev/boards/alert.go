@@ -139,7 +139,7 @@ func Alerts() []Alert {
 
 // corrupting are the kinds after which bytes may be wrong, those of
 // findings.StopKinds.
-const corrupting = "uaf-write|uaf-read|oob-write|underflow|sealed-write|stray-write|missing-fence|reuse-race|use-before-alloc-ready|undeclared-access"
+const corrupting = "uaf-write|uaf-read|oob-write|oob-read|underflow|sealed-write|stray-write|missing-fence|reuse-race|use-before-alloc-ready|undeclared-access"
 
 // findings are those of processes that run, or ended in the last six hours. A
 // finding is final: neither the end of its process nor its age makes the memory

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
@@ -74,6 +75,18 @@ func OpenDirty(t *testing.T, cfg fencepost.Config) *fencepost.Runtime {
 	}
 	t.Cleanup(func() { _, _ = rt.Close(context.Background()) }) // for tests that end early
 	return rt
+}
+
+// Blind is a simulated device whose oracle tells a runtime nothing, for tests of what the guard
+// finds by its bytes.
+func Blind(t *testing.T) driver.Driver {
+	t.Helper()
+	d, err := sim.Open(sim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
 }
 
 // Lease acquires a stream until the test ends.

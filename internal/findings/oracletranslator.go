@@ -3,6 +3,7 @@ package findings
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -61,19 +62,23 @@ func (o *oracleTranslator) translate(f sim.Finding) (translated, bool) {
 		return translated{}, false
 	}
 	found, canary := stack.owned(victim)
+	between := found.Victim.Bytes < victim.Bytes // red zones
+	if found.Victim.ID == victim.ID && victim.ID.Generation != 0 && victim.ID.Ptr == f.AllocPtr {
+		found.Victim.ID.Ptr, found.Victim.Bytes = f.BlockPtr, f.BlockBytes // of a layer's that the guard does not know
+	}
 	found.Kind, found.Source, found.Time = kind, oracleSource, time.Now()
 	found.Text = "the device's oracle: " + f.Describe(stack.streamName)
 	culprit := f.First
-	if f.Kind == sim.FreeRace && culprit.Access != 0 && !culprit.Guard && found.Victim.Bytes < victim.Bytes {
-		found.Kind = lateKind(f) // between red zones: the device's free is the guard's, long after the owner's
+	if f.Kind == sim.FreeRace && culprit.Access != 0 && !culprit.Guard && between {
+		found.Kind = lateKind(f) // the device's free is the guard's, long after the owner's
 	}
 	if f.First.Guard != f.Other.Guard && f.Kind == sim.Race {
 		culprit = stack.watched(&found, f, canary)
 	}
-	if id, ok := stack.lease(culprit.Stream); ok {
-		found.Suspects = []core.UseRecord{{LaunchID: f.LaunchID, Launch: cmp.Or(f.Launch, culprit.Op), Stream: id, Access: culprit.Access, Time: found.Time}}
+	stack.suspect(&found, f, culprit)
+	if culprit.Ptr != 0 && victim.ID.Generation != 0 {
+		found.Offset = int64(culprit.Ptr - found.Victim.ID.Ptr)
 	}
-	found.CallStack = f.Launched
 	return translated{found, culprit, core.NextGeneration()}, true
 }
 
@@ -88,7 +93,7 @@ func (s Stack) blockAt(f sim.Finding) (victim core.Block) {
 	}
 	if s.Base != nil { // else the stack is not built yet
 		s.Base.Inspect().Blocks(func(info core.BlockInfo) bool {
-			if !isLate(f) || info.Block.State != core.Live {
+			if !isLate(f) || f.Withheld || info.Block.State != core.Live {
 				consider(info.Block)
 			}
 			return true
@@ -105,21 +110,21 @@ func (s Stack) blockAt(f sim.Finding) (victim core.Block) {
 // isCloser reports whether b is rather the block of a finding than another one that lies there: the device knows address and
 // size, which a later block in the same memory seldom has; of two such it is the newer one.
 func isCloser(f sim.Finding, b, other core.Block) bool {
-	is := func(b core.Block) bool { return b.Bytes != 0 && b.ID.Ptr == f.BlockPtr && b.Bytes == f.BlockBytes }
+	is := func(b core.Block) bool { return b.Bytes != 0 && b.ID.Ptr == f.AllocPtr && b.Bytes == f.AllocBytes }
 	if is(b) != is(other) {
 		return is(b)
 	}
 	return b.ID.Generation > other.ID.Generation
 }
 
-// owned begins a finding about a block as its owner knows it, without the red
-// zones that the device sees. canary is set for one of the guard's own.
+// owned begins a finding about a block as its owner knows it, without what layers keep around
+// that. canary is set for one of the guard's own.
 func (s Stack) owned(b core.Block) (f core.Finding, canary bool) {
 	if s.Guard == nil || b.ID.Generation == 0 {
 		return core.Finding{Victim: b}, false
 	}
 	if known, ok := s.Guard.Inspect().Remember(b.ID); ok {
-		return core.Finding{Victim: known.Block, AllocStack: known.AllocStack, FreeStack: known.FreeStack, Uses: known.Uses, Allocated: known.Allocated, Freed: known.Freed}, false
+		return core.Finding{Victim: known.Block, AllocStack: known.AllocStack, FreeStack: known.FreeStack, Uses: known.Uses, Allocated: known.Allocated, Freed: known.Freed, Origin: known.AllocSpan}, false
 	}
 	return core.Finding{Victim: b}, s.Guard.IsCanary(b.ID)
 }
@@ -130,6 +135,50 @@ func (s Stack) lease(stream driver.Stream) (core.StreamID, bool) {
 		return 0, false
 	}
 	return s.Streams.LeaseOf(stream)
+}
+
+// suspect names the launches of a finding, the likeliest first. Of two accesses that nothing orders
+// each may be the one that lacks a wait: the likelier one does what its launch does not declare. An access
+// that its launch declares need not be what is wrong with a free or an allocation.
+func (s Stack) suspect(found *core.Finding, f sim.Finding, culprit sim.Party) {
+	parties := []sim.Party{culprit}
+	if f.Kind == sim.Race && !f.First.Guard && !f.Other.Guard {
+		parties = []sim.Party{f.First, f.Other}
+		if f.First.Declared && !f.Other.Declared {
+			slices.Reverse(parties)
+		}
+	}
+	for _, p := range parties {
+		u, known := s.recordOf(p, found.Time)
+		if !known {
+			found.MoreSuspects = true
+			continue
+		}
+		if u.LaunchID == 0 || !slices.ContainsFunc(found.Suspects, func(of core.UseRecord) bool { return of.LaunchID == u.LaunchID }) {
+			found.Suspects = append(found.Suspects, u)
+		}
+	}
+	switch f.Kind {
+	case sim.FreeRace, sim.UseBeforeAlloc:
+		found.MoreSuspects = found.MoreSuspects || culprit.Declared
+	}
+	found.MoreSuspects = found.MoreSuspects && len(found.Suspects) > 0
+	found.CallStack = parties[0].Work.Stack()
+}
+
+// recordOf is the launch that an operation is work of; of work outside every launch it has the
+// operation's name.
+func (s Stack) recordOf(p sim.Party, now time.Time) (u core.UseRecord, known bool) {
+	if p.Work != nil {
+		u = p.Work.Launch
+	}
+	known = u.LaunchID != 0
+	if !known {
+		u.Stream, known = s.lease(p.Stream)
+		u.Time = now
+	}
+	u.Launch, u.Access = cmp.Or(u.Launch, p.Op), p.Access
+	return u, known
 }
 
 // streamName is a stream as everything else names it. One that was never leased
@@ -209,7 +258,10 @@ func outsideKind(f sim.Finding) core.FindingKind {
 	if f.First.Ptr < f.BlockPtr {
 		return names.FindingUnderflow
 	}
-	return names.FindingOutOfBoundsWrite
+	if f.First.Access.Writes() {
+		return names.FindingOutOfBoundsWrite
+	}
+	return names.FindingOutOfBoundsRead
 }
 
 // isLate reports whether the finding is about a block that is gone.

@@ -20,7 +20,7 @@ import (
 const stopTime = 2 * time.Second
 
 var stopKinds = [...]core.FindingKind{
-	names.FindingUseAfterFreeWrite, names.FindingUseAfterFreeRead, names.FindingOutOfBoundsWrite, names.FindingUnderflow,
+	names.FindingUseAfterFreeWrite, names.FindingUseAfterFreeRead, names.FindingOutOfBoundsWrite, names.FindingOutOfBoundsRead, names.FindingUnderflow,
 	names.FindingSealedWrite, names.FindingStrayWrite, names.FindingMissingFence, names.FindingReuseRace,
 	names.FindingUseBeforeAlloc, names.FindingUndeclaredAccess,
 }

@@ -116,7 +116,7 @@ var undeclaredAccesses = map[string]struct {
 	"before the declared view": {"outside the part", func(d *declarer) {
 		d.launch([]core.Use{d.view(32, 64).Use(core.Write)}, d.memset)
 	}},
-	"by a twin that says nothing": {"not declared in", func(d *declarer) {
+	"by a twin that says nothing": {"is not declared;", func(d *declarer) {
 		d.job(d.silent, fencepost.Value(d.table.Ptr()), fencepost.Value(uint32(64)))
 	}},
 	"through memory": {"not declared", func(d *declarer) {

@@ -155,7 +155,7 @@ func TestTheOracleTellsBlocksAtOneAddressApart(t *testing.T) {
 
 func TestTheGuardNamesVictimAndSuspect(t *testing.T) {
 	var heard atomic.Int64
-	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "hunt", OnFinding: func(core.Finding) { heard.Add(1) }})
+	rt := e2e.OpenDirty(t, fencepost.Config{Driver: e2e.Blind(t), Guard: "hunt", OnFinding: func(core.Finding) { heard.Add(1) }})
 	s := e2e.Lease(t, rt, "s")
 	b := e2e.Allocate(t, rt, 1000, s.ID(), "victim")
 	var canary [1]byte // what is written there must differ from it
@@ -188,7 +188,7 @@ func TestTheGuardNamesVictimAndSuspect(t *testing.T) {
 func TestAFindingIsOneLineInTheLog(t *testing.T) {
 	for _, guard := range []string{"hunt", "hunt:bisect"} {
 		logger, text := e2e.LogOf()
-		cfg := fencepost.Config{Guard: fencepost.GuardMode(guard), Incidents: t.TempDir()}
+		cfg := fencepost.Config{Driver: e2e.Blind(t), Guard: fencepost.GuardMode(guard), Incidents: t.TempDir()}
 		cfg.Findings.Logger = logger
 		cfg.TracerProvider = sdktrace.NewTracerProvider()
 		rt := e2e.OpenDirty(t, cfg)

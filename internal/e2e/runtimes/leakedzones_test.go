@@ -30,7 +30,7 @@ func leakOverrun(t *testing.T, rt *fencepost.Runtime) (victim core.Block) {
 func TestTheRedZonesOfABlockThatIsNeverFreedAreComparedByClose(t *testing.T) {
 	for _, guard := range []string{"sample:1", "sample", "hunt", "hunt:bisect", "hunt:delay", "hunt:unmap", "hunt:bisect+delay+unmap"} {
 		t.Run(guard, func(t *testing.T) {
-			rt := e2e.OpenDirty(t, fencepost.Config{Guard: fencepost.GuardMode(guard), GuardConfig: debugguard.Config{HuntTags: []core.Tag{"victim", "bystander"}}})
+			rt := e2e.OpenDirty(t, fencepost.Config{Driver: e2e.Blind(t), Guard: fencepost.GuardMode(guard), GuardConfig: debugguard.Config{HuntTags: []core.Tag{"victim", "bystander"}}})
 			victim := leakOverrun(t, rt)
 			left, err := rt.Close(t.Context())
 			if err != nil || len(left.Leaks) != 2 {
@@ -53,7 +53,7 @@ func TestTheRedZonesOfABlockThatIsNeverFreedAreComparedByClose(t *testing.T) {
 
 // A lost device is asked nothing, and nothing is said of what nobody can know.
 func TestCloseComparesNothingOnALostDevice(t *testing.T) {
-	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "hunt"})
+	rt := e2e.OpenDirty(t, fencepost.Config{Driver: e2e.Blind(t), Guard: "hunt"})
 	_ = leakOverrun(t, rt)
 	e2e.Simulated(rt).LoseContext(driver.IllegalAddress)
 	_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 64}) // meets the loss

@@ -86,7 +86,7 @@ func TestAPanicOfTheUsersCodeLosesNothing(t *testing.T) {
 // whether there was one.
 func explodes(t *testing.T, backend fencepost.Backend, guard fencepost.GuardMode, n int64) bool {
 	ctx, b := context.Background(), &bomb{}
-	cfg := fencepost.Config{Resource: backend, Guard: guard, LogLevel: logging.Uses, LogSinks: []logging.Sink{b},
+	cfg := fencepost.Config{Driver: e2e.Blind(t), Resource: backend, Guard: guard, LogLevel: logging.Uses, LogSinks: []logging.Sink{b},
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(b)), OnFinding: func(core.Finding) { b.step() }}
 	cfg.Findings.Logger = slog.New(b)
 	cfg.Async.ReapInterval, cfg.Pool.ReapInterval = -1, -1 // the calls are counted, and those beside the program would differ

@@ -3,6 +3,7 @@ package shown_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -15,7 +16,7 @@ import (
 )
 
 func TestAFindingHangsUnderTheLaunchThatDidIt(t *testing.T) {
-	rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: "hunt"})
+	rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Driver: e2e.Blind(t), Guard: "hunt"})
 	e2e.Overrun(t, rt, "victim")
 	launches, findings := e2e.SpansOf(recorder, telemetry.SpanLaunch), e2e.SpansOf(recorder, telemetry.SpanFinding)
 	if len(launches) != 1 || len(findings) != 1 {
@@ -50,9 +51,9 @@ func TestARefusedMisuseIsAnEventOfItsCall(t *testing.T) {
 	}
 }
 
-// The oracle sees operations of the driver and not the launches that made them. The
-// launch has another name here, as it may in any program.
-func TestWhatTheFindingsOfTheOracleLack(t *testing.T) {
+// The oracle is told of launches, so its findings name them in every mode of the guard: here
+// the launch has another name than its work.
+func TestAFindingOfTheOracleNamesTheLaunchInItsTrace(t *testing.T) {
 	for guard, known := range map[string]bool{"off": false, "ledger": true} {
 		rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: fencepost.GuardMode(guard)})
 		s := e2e.Lease(t, rt, "s")
@@ -65,11 +66,19 @@ func TestWhatTheFindingsOfTheOracleLack(t *testing.T) {
 		if len(f.Suspects) != 1 {
 			t.Fatalf("guard %s: %d suspects", guard, len(f.Suspects))
 		}
-		if u := f.Suspects[0]; u.Launch != "memset" || u.Stream != s.ID() || u.Access != core.Write || u.LaunchID != 0 || !u.Span.IsZero() {
+		launches, findings := e2e.SpansOf(recorder, telemetry.SpanLaunch), e2e.SpansOf(recorder, telemetry.SpanFinding)
+		if len(launches) != 1 || len(findings) != 1 {
+			t.Fatalf("guard %s: %d launches and %d findings are traced", guard, len(launches), len(findings))
+		}
+		u, launch := f.Suspects[0], launches[0].SpanContext()
+		if u.Launch != "guilty" || u.Stream != s.ID() || u.Access != core.Write || u.LaunchID == 0 || u.Tags[0] != "victim" || u.Span.SpanID != launch.SpanID() {
 			t.Errorf("guard %s: it suspects %+v", guard, u)
 		}
-		if n := len(e2e.SpansOf(recorder, telemetry.SpanFinding)); n != 0 {
-			t.Errorf("guard %s: it has %d spans", guard, n)
+		if findings[0].Parent().SpanID() != launch.SpanID() {
+			t.Errorf("guard %s: the finding hangs under %v", guard, findings[0].Parent().SpanID())
+		}
+		if at := strings.Join(f.CallStack.Lines(), "\n"); !strings.Contains(at, "TestAFindingOfTheOracleNamesTheLaunchInItsTrace") {
+			t.Errorf("guard %s: it was called at\n%s", guard, at)
 		}
 		if got := len(f.Uses) == 1 && f.Uses[0].Launch == "guilty" && f.Uses[0].LaunchID != 0; got != known || !known && len(f.Uses)+len(f.AllocStack) != 0 {
 			t.Errorf("guard %s: its uses are %v, its stack %v", guard, f.Uses, f.AllocStack)

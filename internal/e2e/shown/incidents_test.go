@@ -21,7 +21,7 @@ import (
 
 func TestAFindingIsAnIncidentFileWithWhatSurroundedIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "incidents")
-	cfg := fencepost.Config{Guard: "hunt", Incidents: dir, LogLevel: logging.Uses}
+	cfg := fencepost.Config{Driver: e2e.Blind(t), Guard: "hunt", Incidents: dir, LogLevel: logging.Uses}
 	cfg.GuardConfig.HuntTags = []core.Tag{"hunted"}
 	rt := e2e.OpenDirty(t, cfg)
 	b := e2e.Overrun(t, rt, "victim")

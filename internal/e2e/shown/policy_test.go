@@ -177,7 +177,7 @@ func TestOnlyCorruptionStops(t *testing.T) {
 	expect.ErrorOf(rt.Deallocate(t.Context(), b.ID))(t, core.ErrUseAfterFree, "the second free")
 	e2e.Single(t, rt, names.FindingDoubleFree)
 	kinds := findings.StopKinds()
-	const want = "[uaf-write uaf-read oob-write underflow sealed-write stray-write missing-fence reuse-race use-before-alloc-ready undeclared-access]"
+	const want = "[uaf-write uaf-read oob-write oob-read underflow sealed-write stray-write missing-fence reuse-race use-before-alloc-ready undeclared-access]"
 	if got := fmt.Sprint(kinds); got != want {
 		t.Errorf("%s stop, want %s", got, want)
 	}

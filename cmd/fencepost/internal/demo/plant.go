@@ -47,7 +47,7 @@ type bug struct {
 // where the bug is one of a kernel; it never tells the runtime.
 var bugs = map[core.FindingKind]bug{
 	names.FindingUseAfterFreeWrite: {plantUseAfterFreeWrite, "a write after the free is seen where the guard quarantines the block, or by the simulated device's oracle; the victim was not guarded, and on a GPU nothing else looks at freed bytes"},
-	names.FindingUseAfterFreeRead:  {plantUseAfterFreeRead, "a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, and only when the block has really been freed and is not in the guard's quarantine (--guard=off), or a hunt that takes freed blocks off the map (--guard=hunt:unmap), where a core dump of the GPU names the access"},
+	names.FindingUseAfterFreeRead:  {plantUseAfterFreeRead, "a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, or a hunt that takes freed blocks off the map (--guard=hunt:unmap), where a core dump of the GPU names the access"},
 	names.FindingOutOfBoundsWrite:  {plantOutOfBounds, "a write behind the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner"},
 	names.FindingUnderflow:         {plantUnderflow, "a write in front of the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner"},
 	names.FindingDoubleFree:        {plantDoubleFree, "a second free is refused in every tier, but only the ledger can tell whose block it was (--guard=ledger or more)"},
