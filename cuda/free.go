@@ -260,6 +260,9 @@ func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeSt
 	default:
 		behind = plan.Frontier(&s.Stream)
 	}
+	if r.oracle != nil && b.isIsolated() { // it is unmapped later
+		r.oracle.BlockIsWithheld(b.core.ID.Ptr)
+	}
 	if behind != nil && !r.givesAtOnce(b) {
 		if r.oracle != nil {
 			r.oracle.BlockEnds(b.core.ID.Ptr, s.Handle(), slices.Collect(behind.Events)...)

@@ -20,7 +20,7 @@ type Oracle interface {
 	// that the driver allocated or mapped nothing need be declared, until this is told.
 	BlockIsOwned(ptr, owned, bytes uint64)
 	// BlockIsWithheld tells that the owner of the block at ptr has given it back, and a layer keeps
-	// it: what the program enqueues from now on and touches it comes after the free.
+	// it, or an unmap is to come: what the program enqueues from now on and touches it comes after the free.
 	BlockIsWithheld(ptr uint64)
 	// LaunchBegins tells that all that is enqueued on s from now on is work of a launch, until
 	// [Oracle.LaunchEnds] of the same number. Of blocks of a runtime it touches what uses says,

@@ -1,0 +1,206 @@
+package runtimes_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+)
+
+// judged is a program over a block of 640 bytes between two others, with kernels that say what they touch and do it.
+type judged struct {
+	*testing.T
+	rt                 *fencepost.Runtime
+	x, y               *cuda.Lease
+	left, block, right core.Block
+	read, write, both  *cuda.Kernel // read(at, n), write(at, n), both(in, n, out, m): reads in and writes out
+	undeclared         *cuda.Kernel // undeclared(at, n): read, and Declare lists nothing
+}
+
+func newJudged(t *testing.T, backend fencepost.Backend, guard fencepost.GuardMode) *judged {
+	t.Helper()
+	p := &judged{T: t, rt: e2e.OpenDirty(t, fencepost.Config{Resource: backend, Guard: guard})}
+	reads := func(a sim.Args) sim.Range { return sim.Reads(a.Ptr(0), uint64(a.U32(1))) }
+	writes := func(a sim.Args) sim.Range { return sim.Writes(a.Ptr(0), uint64(a.U32(1))) }
+	module := must.Get(p.rt.Load("judged", nil,
+		sim.Kernel{Name: "read", Declare: func(a sim.Args) []sim.Range { return []sim.Range{reads(a)} },
+			Run: func(x *sim.Exec) { x.Read(x.Args().Ptr(0), uint64(x.Args().U32(1))) }},
+		sim.Kernel{Name: "write", Declare: func(a sim.Args) []sim.Range { return []sim.Range{writes(a)} },
+			Run: func(x *sim.Exec) { clear(x.Write(x.Args().Ptr(0), uint64(x.Args().U32(1)))) }},
+		sim.Kernel{Name: "both", Declare: func(a sim.Args) []sim.Range { return []sim.Range{reads(a), writes(a[2:])} },
+			Run: func(x *sim.Exec) {
+				a := x.Args()
+				x.Read(a.Ptr(0), uint64(a.U32(1)))
+				clear(x.Write(a.Ptr(2), uint64(a.U32(3))))
+			}},
+		sim.Kernel{Name: "undeclared", Run: func(x *sim.Exec) { x.Read(x.Args().Ptr(0), uint64(x.Args().U32(1))) }},
+	))(t)
+	for name, k := range map[string]**cuda.Kernel{"read": &p.read, "write": &p.write, "both": &p.both, "undeclared": &p.undeclared} {
+		*k = must.Get(module.Kernel(name))(t)
+	}
+	p.x, p.y = e2e.Lease(t, p.rt, "x"), e2e.Lease(t, p.rt, "y")
+	for i, b := range []*core.Block{&p.left, &p.block, &p.right} {
+		*b = e2e.Allocate(t, p.rt, 640, p.x.ID(), core.Tag([]string{"left", "block", "right"}[i]))
+		t.Cleanup(func() { _, _ = p.rt.Deallocate(context.Background(), b.ID) }) // or Close would wait for it
+		p.launch("fill", p.x, p.write, []core.Use{{Block: b.ID, Access: core.Write}}, b.ID.Ptr, 640)
+	}
+	must.Do(t, p.rt.Streams().Synchronize(t.Context(), p.x.ID()))
+	return p
+}
+
+// launch enqueues kernel(at, n) in a launch that declares uses.
+func (p *judged) launch(name string, on *cuda.Lease, k *cuda.Kernel, uses []core.Use, at uint64, n uint32, more ...driver.Arg) {
+	p.Helper()
+	args := append([]driver.Arg{driver.U64(at), driver.U32(n)}, more...)
+	must.Do(p, p.rt.LaunchNamed(p.Context(), name, on.ID(), uses, func(context.Context) error {
+		return k.Enqueue(on.Handle(), cuda.Blocks1D(1, 1), args...)
+	}))
+}
+
+func (p *judged) uses(access core.Access) []core.Use {
+	return []core.Use{{Block: p.block.ID, Access: access}}
+}
+
+// free gives the block back. The other blocks stay.
+func (p *judged) free() {
+	p.Helper()
+	must.Do(p, p.rt.Streams().Synchronize(p.Context(), p.x.ID()))
+	e2e.Free(p.T, p.rt, p.block)
+}
+
+// judgedBugs are what the oracle sees: each with its kind, the access, where the access begins in
+// the block, the launch that does it, and whether it may be another's fault.
+var judgedBugs = map[string]struct {
+	kind     core.FindingKind
+	access   core.Access
+	offset   int64
+	suspects int
+	do       func(p *judged, bug bool)
+}{
+	"a read behind": {names.FindingOutOfBoundsRead, core.Read, 640, 1, func(p *judged, bug bool) {
+		p.launch("guilty", p.x, p.read, p.uses(core.Read), p.block.ID.Ptr, 640+onlyIf(bug, 64))
+	}},
+	"a read behind by one byte": {names.FindingOutOfBoundsRead, core.Read, 640, 1, func(p *judged, bug bool) {
+		p.launch("guilty", p.x, p.read, p.uses(core.Read), p.block.ID.Ptr, 640+onlyIf(bug, 1))
+	}},
+	"a read far behind": {names.FindingOutOfBoundsRead, core.Read, 640, 1, func(p *judged, bug bool) {
+		p.launch("guilty", p.x, p.read, p.uses(core.Read), p.block.ID.Ptr, 640+onlyIf(bug, 640))
+	}},
+	"a write behind": {names.FindingOutOfBoundsWrite, core.Write, 640, 1, func(p *judged, bug bool) {
+		p.launch("guilty", p.x, p.write, p.uses(core.Write), p.block.ID.Ptr, 640+onlyIf(bug, 4))
+	}},
+	"a read before": {names.FindingUnderflow, core.Read, -16, 1, func(p *judged, bug bool) {
+		p.launch("guilty", p.x, p.read, p.uses(core.Read), p.block.ID.Ptr-uint64(onlyIf(bug, 16)), 32)
+	}},
+	"a write before": {names.FindingUnderflow, core.Write, -16, 1, func(p *judged, bug bool) {
+		p.launch("guilty", p.x, p.write, p.uses(core.Write), p.block.ID.Ptr-uint64(onlyIf(bug, 16)), 32)
+	}},
+	"a copy behind": {names.FindingOutOfBoundsRead, core.Read, 640, 1, func(p *judged, bug bool) {
+		must.Do(p, p.rt.LaunchNamed(p.Context(), "guilty", p.x.ID(), p.uses(core.Read), func(context.Context) error {
+			return p.rt.Driver().CopyToHostAsync(make([]byte, 640+onlyIf(bug, 8)), p.block.ID.Ptr, p.x.Handle())
+		}))
+		must.Do(p, p.rt.Streams().Synchronize(p.Context(), p.x.ID()))
+	}},
+	"a read after the free": {names.FindingUseAfterFreeRead, core.Read, 0, 1, func(p *judged, bug bool) {
+		if bug {
+			p.free()
+			p.launch("guilty", p.x, p.read, nil, p.block.ID.Ptr, 64)
+		}
+	}},
+	"a write after the free": {names.FindingUseAfterFreeWrite, core.Write, 0, 1, func(p *judged, bug bool) {
+		if bug {
+			p.free()
+			p.launch("guilty", p.x, p.write, nil, p.block.ID.Ptr, 64)
+		}
+	}},
+	"an undeclared write": {names.FindingUndeclaredAccess, core.Write, 0, 1, func(p *judged, bug bool) {
+		access := core.Write
+		if bug {
+			access = core.Read
+		}
+		p.launch("guilty", p.x, p.write, p.uses(access), p.block.ID.Ptr, 640)
+	}},
+	"a race of an undeclared write": {names.FindingMissingFence, core.Write, 0, 2, func(p *judged, bug bool) {
+		access := core.Write
+		if bug {
+			access = core.Read
+		}
+		p.launch("guilty", p.y, p.write, p.uses(access), p.block.ID.Ptr, 640)
+		p.launch("innocent", p.x, p.read, p.uses(core.Read), p.block.ID.Ptr, 640)
+	}},
+	"a race with an earlier read": {names.FindingMissingFence, core.Write, 0, 2, func(p *judged, bug bool) {
+		access := core.Write
+		if bug {
+			access = core.Read
+		}
+		p.launch("innocent", p.x, p.read, p.uses(core.Read), p.block.ID.Ptr, 640)
+		p.launch("guilty", p.y, p.write, p.uses(access), p.block.ID.Ptr, 640)
+	}},
+}
+
+func onlyIf(bug bool, n uint32) uint32 {
+	if bug {
+		return n
+	}
+	return 0
+}
+
+// The oracle sees each bug in every mode of the guard, over both backends, and tells what was done,
+// to which part of whose block, and by which launch at which line; and of right programs nothing.
+func TestTheOracleSeesEachBugInEveryMode(t *testing.T) {
+	modes := []fencepost.GuardMode{"off", "ledger", "sample", "sample:1", "hunt", "hunt:bisect", "hunt:delay", "hunt:unmap", "hunt:bisect+unmap"}
+	if testing.Short() {
+		modes = []fencepost.GuardMode{"off", "sample:1", "hunt:bisect", "hunt:unmap"}
+	}
+	for name, bug := range judgedBugs {
+		for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
+			for _, guard := range modes {
+				for _, planted := range []bool{true, false} {
+					t.Run(fmt.Sprintf("%s/%s/%s/%t", name, backend, guard, planted), func(t *testing.T) {
+						p := newJudged(t, backend, guard)
+						bug.do(p, planted)
+						must.Do(t, p.rt.Streams().Synchronize(t.Context(), p.x.ID()))
+						_ = p.rt.Streams().Synchronize(t.Context(), p.y.ID())
+						var found []core.Finding
+						for _, f := range p.rt.Findings().Recent() {
+							if !planted || f.Kind == bug.kind {
+								found = append(found, f)
+							}
+						}
+						if !planted {
+							if len(found) != 0 {
+								t.Errorf("found %v", found)
+							}
+							return
+						}
+						if len(found) != 1 {
+							t.Fatalf("%d findings of kind %s: %v", len(found), bug.kind, p.rt.Findings().Recent())
+						}
+						f := found[0]
+						if f.Victim.Tag != "block" || f.Victim.ID != p.block.ID || f.Victim.Requested != 640 || f.Offset != bug.offset {
+							t.Errorf("offset %d of %+v", f.Offset, f.Victim)
+						}
+						if len(f.Suspects) != bug.suspects || f.Suspects[0].Launch != "guilty" || f.Suspects[0].LaunchID == 0 || f.Suspects[0].Access != bug.access {
+							t.Errorf("suspects %v", f.Suspects)
+						}
+						if is := f.Suspicion(0) == "culprit"; is != (bug.suspects == 1) {
+							t.Errorf("the first is a %s", f.Suspicion(0))
+						}
+						if at := strings.Join(f.CallStack.Lines(), "\n"); !strings.Contains(at, "oraclemodes_test.go") || !strings.Contains(f.Text, f.CallStack.Caller()) {
+							t.Errorf("it says %q, and was called at\n%s", f.Text, at)
+						}
+					})
+				}
+			}
+		}
+	}
+}
