@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -188,6 +190,49 @@ func TestALostDeviceIsToldOfWhenItsDumpIsRead(t *testing.T) {
 			if f := <-told; f.Kind != c.kind {
 				t.Errorf("told is %v", f)
 			}
+		})
+	}
+}
+
+// A dump that takes long holds up the news of the loss for a while only, and is told when it is read.
+func TestADumpThatTakesLongIsToldAfterTheLoss(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes time.Duration
+		kinds []core.FindingKind
+	}{
+		"soon":  {toldWithin / 2, []core.FindingKind{names.FindingIllegalAccess}},
+		"late":  {2 * toldWithin, []core.FindingKind{names.FindingStickyError, names.FindingIllegalAccess}},
+		"never": {2 * dumpTakes, []core.FindingKind{names.FindingStickyError}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var kinds []core.FindingKind
+				var first time.Duration
+				start := time.Now()
+				r := New(Config{Collection: telemetry.NewFindings(telemetry.FindingsConfig{}), LookAtHealth: func() {},
+					OnFinding: func(f core.Finding) {
+						if kinds = append(kinds, f.Kind); len(kinds) == 1 {
+							first = time.Since(start)
+						}
+					},
+					Stack: func() (Stack, bool) { return Stack{}, false },
+					Fault: func() func(context.Context) (*gpucore.Dump, error) {
+						read := time.After(c.takes)
+						return func(ctx context.Context) (*gpucore.Dump, error) {
+							select {
+							case <-read:
+								return &gpucore.Dump{Faults: []gpucore.Fault{{Grid: -1, Exception: illegal}}}, nil
+							case <-ctx.Done():
+								return nil, fmt.Errorf("it is not at its end: %w", ctx.Err())
+							}
+						}
+					}})
+				r.Report(core.Finding{Kind: names.FindingStickyError, Text: "lost"})
+				must.Do(t, r.Wait(t.Context()))
+				if !slices.Equal(kinds, c.kinds) || first > toldWithin {
+					t.Errorf("told %v, the first after %v", kinds, first)
+				}
+			})
 		})
 	}
 }
