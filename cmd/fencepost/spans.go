@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
@@ -24,6 +25,8 @@ type spanPipe struct {
 	provider *sdktrace.TracerProvider
 	pipe     *spanpipe.Pipe
 	file     *output.File
+	// begun: the demo has begun a request, and so its spans take the place of what the file held.
+	begun atomic.Bool
 }
 
 // openSpans makes a provider that samples a share of the traces, and exports
@@ -63,16 +66,20 @@ func (p *spanPipe) createFile(path string) error {
 }
 
 // publishing is a provider whose spans are in the file, under its name, once
-// they are flushed. A runtime flushes when it ends the process, and waits for
-// that only so long: the name comes first, and what is written after it is added.
+// they are flushed. A runtime flushes when it closes and when it ends the process, and waits for
+// that only so long: the name comes first, and what is written after it is added. A demo that was
+// not run leaves the file as it was.
 type publishing struct {
 	*sdktrace.TracerProvider
-	file *output.File
+	spans *spanPipe
 }
 
 // ForceFlush publishes the file and exports what is queued.
 func (p publishing) ForceFlush(ctx context.Context) error {
-	return errors.Join(p.file.Publish(), p.TracerProvider.ForceFlush(ctx))
+	if !p.spans.begun.Load() {
+		return p.TracerProvider.ForceFlush(ctx)
+	}
+	return errors.Join(p.spans.file.Publish(), p.TracerProvider.ForceFlush(ctx))
 }
 
 // tracers is the provider for a runtime.
@@ -80,7 +87,7 @@ func (p *spanPipe) tracers() trace.TracerProvider {
 	if p.file == nil {
 		return p.provider
 	}
-	return publishing{p.provider, p.file}
+	return publishing{p.provider, p}
 }
 
 func collectorConfigured() bool {
@@ -103,6 +110,7 @@ func newCollectorExporter(ctx context.Context) (*otlptrace.Exporter, error) {
 // beginRequest starts a trace for one iteration of the work, as a service
 // would for a request.
 func (p *spanPipe) beginRequest(ctx context.Context) (context.Context, func()) {
+	p.begun.Store(true)
 	ctx, span := p.provider.Tracer("github.com/fencepost-gpu/fencepost/cmd/fencepost").Start(ctx, "demo.sort_and_join", trace.WithNewRoot())
 	return ctx, func() { span.End() }
 }
