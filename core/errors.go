@@ -102,7 +102,7 @@ func (w Wait) String() string {
 		facts = append(facts, fmt.Sprintf("in line behind %s for %s, the first of %q", counted(uint64(w.Ahead), "request"), size.Of(w.AheadBytes), w.First.OrUntagged()))
 	}
 	if w.Learning {
-		facts = append(facts, "nothing is known yet of what jobs of this name need")
+		facts = append(facts, "what jobs of this name need is being learned")
 	}
 	return strings.Join(facts, "; ")
 }

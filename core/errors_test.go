@@ -78,7 +78,7 @@ func TestErrorTexts(t *testing.T) {
 		{&core.OutOfBudgetError{Requested: 1 << 30, Remaining: 1<<30 - 1, Limit: 1 << 30, Live: 1, MoreHolders: 1, MoreBytes: 1},
 			`out of budget: requested 1.0 GiB for "untagged", remaining 1.0 GiB of 1.0 GiB, 1 byte too few (live 1 B, pending 0 B, quarantined 0 B, claimed 0 B), and 1 more holds 1 B`},
 		{&core.WaitError{Requested: 5 << 20, Tag: "sort", Wait: core.Wait{For: 1500 * time.Microsecond, Pending: 2 << 20, Learning: true}, Err: context.Canceled},
-			`a request of 5.0 MiB for "sort": waited 1.5ms; the device had not come to 2.0 MiB that are freed; nothing is known yet of what jobs of this name need: context canceled`},
+			`a request of 5.0 MiB for "sort": waited 1.5ms; the device had not come to 2.0 MiB that are freed; what jobs of this name need is being learned: context canceled`},
 		{&core.WaitError{Requested: 5, Err: context.Canceled}, `a request of 5 B for "untagged": did not wait: context canceled`},
 		{&core.DriverError{Op: "cuMemAllocAsync", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"},
 			"driver error: cuMemAllocAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"},

@@ -170,7 +170,7 @@ func TestARefusedAllocationIsCountedAndExplained(t *testing.T) {
 	if r.Refusals != 2 || r.RefusedFrees != 2 || r.UnknownFrees != 0 || r.PeakLive != 80 || r.Clean() {
 		t.Errorf("%+v", r)
 	}
-	if !strings.HasPrefix(r.FirstRefusal, "line 3: out of budget: requested 50 bytes") {
+	if !strings.HasPrefix(r.FirstRefusal, "line 3: out of budget: requested 50 B ") {
 		t.Errorf("the first refusal: %s", r.FirstRefusal)
 	}
 }

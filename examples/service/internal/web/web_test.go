@@ -312,7 +312,7 @@ func TestARefusalExplainsWhoHoldsTheMemory(t *testing.T) {
 	want := api.Memory{Asked: device.SortBytes(50_000), Remaining: limit - 900<<10, Limit: limit, Live: 700 << 10, Claimed: 200 << 10,
 		Holders: []api.Holder{{Tag: "test.hog", State: "live", Bytes: 700 << 10, Blocks: 1},
 			{Tag: "test.claim", State: "claimed", Bytes: 200 << 10, Blocks: 1}}}
-	if p.Memory != nil && p.Memory.WaitedMS >= 20 {
+	if p.Memory != nil && p.Memory.WaitedMS > 0 { // how long depends on the machine
 		want.WaitedMS = p.Memory.WaitedMS
 	}
 	if p.Memory == nil || fmt.Sprint(*p.Memory) != fmt.Sprint(want) {
