@@ -50,7 +50,7 @@ func TestABlockThatIsReleasedIsNeverNowhere(t *testing.T) {
 			}
 			for i := range goroutines {
 				lease := test.Get(streams.Acquire(t.Context(), "test"))(t)
-				defer func() { test.Do(t, lease.Release()) }()
+				t.Cleanup(func() { test.Do(t, lease.Release()) })
 				leases[i] = lease.ID()
 				working.Go(func() {
 					for n := 0; !stop.Load(); n++ {

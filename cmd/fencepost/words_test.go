@@ -24,7 +24,7 @@ func apart(ctx context.Context, t *testing.T, args ...string) (stdout, stderr st
 	var files [2]*os.File
 	for i := range files {
 		files[i] = must.Get(os.Create(filepath.Join(t.TempDir(), "out")))(t)
-		defer files[i].Close()
+		t.Cleanup(func() { _ = files[i].Close() })
 	}
 	before := [2]*os.File{os.Stdout, os.Stderr}
 	os.Stdout, os.Stderr = files[0], files[1]

@@ -57,7 +57,7 @@ func Waited(err error, w core.Wait, bytes uint64, tag core.Tag) error {
 	case ok:
 		explained := *short
 		explained.Wait = also(short.Wait, w)
-		if err == error(short) {
+		if _, bare := err.(*core.OutOfBudgetError); bare { //nolint:errorlint // it is asked whether something wraps it
 			return &explained
 		}
 		return &waited{err, &explained}

@@ -122,7 +122,7 @@ func TestAPanicOfCodeThatWatchesIsToldOnceWithItsStack(t *testing.T) {
 		t.Errorf("%d panics were counted, and this was said: %s", Panics()-n, said)
 	}
 	slog.SetDefault(slog.New(hostile{}))
-	if how := unwinds(func() { Call("another of this test", func() { panic(nil) }) }); how != nil {
+	if how := unwinds(func() { Call("another of this test", func() { panic("its own") }) }); how != nil {
 		t.Errorf("with a logger that panics the caller gets %v", how)
 	}
 	if how := unwinds(func() { Call("a third of this test", runtime.Goexit) }); how != "Goexit" {

@@ -14,7 +14,7 @@ func TestALateCounterSaysSinceWhenItCounts(t *testing.T) {
 	var late atomic.Bool
 	opened := time.Now().Add(-time.Hour)
 	c := &Collector{}
-	c.add(opened, nil, read(func() bool { return late.Load() }, family[bool]{counter("n_total", "h", "tag"), func(late bool, out sender) {
+	c.add(opened, nil, read(late.Load, family[bool]{counter("n_total", "h", "tag"), func(late bool, out sender) {
 		out.count(1, "early")
 		if late {
 			out.count(3, "late")

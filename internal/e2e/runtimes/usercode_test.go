@@ -178,7 +178,7 @@ func (u *userCode) layer(name string) []core.Layer {
 	return []core.Layer{func(up core.Resource) (core.Resource, error) { return &userLayer{up, name, u}, nil }}
 }
 
-// runs runs f on a goroutine of its own, and returns when that has ended, however it did, or when the program's code blocks.
+// runs calls f on a goroutine of its own, and returns when that has ended, however it did, or when the program's code blocks.
 func (u *userCode) runs(t *testing.T, step string, f func()) (ended <-chan struct{}) {
 	t.Helper()
 	u.step.Store(step)
