@@ -183,6 +183,9 @@ func printDemo(c *console, r *demo.Report) {
 	c.printf("  traces        replayed %d times\n", r.TracesReplayed)
 	c.printf("  spans         %d started, %d ended, %d dropped\n", r.SpansStarted, r.SpansEnded, r.SpansDropped)
 	c.printf("  refused       %d requests\n", r.Refused)
+	if r.RefusedUntruly > 0 {
+		c.printf("  untrue        %d refusals contradict themselves; the first: %s\n", r.RefusedUntruly, r.FirstUntruth)
+	}
 	c.printf("  leaked        %d blocks; %s\n", r.Leaked, agreement(r.DriftBytes))
 	g := r.Guarding
 	c.printf("  guard         %s: %d blocks guarded, %d skipped (out of memory); %d comparisons, %d skipped\n",

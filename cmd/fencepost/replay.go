@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/audit"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
@@ -107,6 +108,8 @@ func replayFile(ctx context.Context, c *console, file string, how playing) (int,
 	if err != nil {
 		return exitBadInput, err
 	}
+	wrong := audit.Count()
+	defer wrong.Stop()
 	report, err := replay.Play(ctx, trace, replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: poolOf(rt, how.cfg), Speed: how.flags.speed,
 		Draining: func() func() {
 			return startLine(c, func() string {
@@ -118,6 +121,7 @@ func replayFile(ctx context.Context, c *console, file string, how playing) (int,
 	for kind, n := range rt.Findings().Counts() {
 		report.Findings[string(kind)] = n
 	}
+	report.RefusedUntruly, report.FirstUntruth = wrong.Wrong()
 	printReplay(c, report)
 	if how.flags.json {
 		err = errors.Join(err, c.printJSON(report))
@@ -179,6 +183,9 @@ func printReplay(c *console, r *replay.Report) {
 	}
 	if r.Refusals > 0 {
 		c.printf("  refusals       %d, with %d frees of refused blocks not played; the first: %s\n", r.Refusals, r.RefusedFrees, r.FirstRefusal)
+	}
+	if r.RefusedUntruly > 0 {
+		c.printf("  untrue         %d refusals contradict themselves; the first: %s\n", r.RefusedUntruly, r.FirstUntruth)
 	}
 	if r.UnknownFrees > 0 {
 		c.printf("  unknown frees  %d: rows that free a pointer which was not live\n", r.UnknownFrees)

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/audit"
 	"github.com/fencepost-gpu/fencepost/internal/environ"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 	for _, v := range environ.Variables() {
 		_ = os.Unsetenv(v.Name)
 	}
+	audit.Listen(audit.Panic)
 	goleak.VerifyTestMain(m)
 }
 

@@ -49,6 +49,10 @@ type Report struct {
 	RefusedFrees uint64 `json:"refused_frees"`
 	// FirstRefusal explains the first refusal.
 	FirstRefusal string `json:"first_refusal,omitempty"`
+	// RefusedUntruly counts refusals whose figures leave room for the request, and FirstUntruth
+	// is the text of the first. Filled in by the caller.
+	RefusedUntruly uint64 `json:"refused_untruly"`
+	FirstUntruth   string `json:"first_untruth,omitempty"`
 	// PeakLive and EndLive are live bytes, by the runtime's books.
 	PeakLive uint64 `json:"peak_live_bytes"`
 	EndLive  uint64 `json:"end_live_bytes"`
@@ -116,12 +120,12 @@ func latency(samples []time.Duration) Latency {
 	return Latency{Count: len(samples), P50: at(.5), P90: at(.9), P99: at(.99), Max: at(1)}
 }
 
-// Clean reports whether nothing was wrong: no refusal, no drift and no finding.
+// Clean reports whether nothing was wrong: no refusal, true or not, no drift and no finding.
 func (r *Report) Clean() bool {
 	for _, n := range r.Findings {
 		if n > 0 {
 			return false
 		}
 	}
-	return r.Refusals == 0 && r.Drift == 0
+	return r.Refusals == 0 && r.RefusedUntruly == 0 && r.Drift == 0
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/audit"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
@@ -35,6 +36,7 @@ type Demo struct {
 	plant    *Plant
 
 	started        time.Time
+	audit          *audit.Counter
 	replays        atomic.Uint64
 	replayRefusals atomic.Uint64
 	deviceName     string
@@ -80,7 +82,8 @@ func (d *Demo) Measure(ctx context.Context) error {
 
 // Run works until ctx ends or something fails, and plants the bug in between.
 func (d *Demo) Run(ctx context.Context) error {
-	d.started = time.Now()
+	d.started, d.audit = time.Now(), audit.Count()
+	defer d.audit.Stop()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var group sync.WaitGroup

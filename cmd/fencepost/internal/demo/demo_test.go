@@ -1,16 +1,24 @@
 package demo
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/audit"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 func TestADemoIsCleanAndMostlyAcrossStreams(t *testing.T) {
@@ -73,6 +81,7 @@ func TestAReportIsNotCleanWhenAnythingIsWrong(t *testing.T) {
 		"drift":                 func(r *Report) { r.DriftBytes = -1 },
 		"an error":              func(r *Report) { r.Errors = []string{"lost"} },
 		"a refusal":             func(r *Report) { r.Refused = 1 },
+		"an untrue refusal":     func(r *Report) { r.RefusedUntruly = 1 },
 		"a dropped span":        func(r *Report) { r.SpansDropped = 1 },
 		"too little cross work": func(r *Report) { r.CrossStreamLaunches = 1 },
 	} {
@@ -107,5 +116,25 @@ func TestAnUnknownBugIsRefusedWithTheKindsThereAre(t *testing.T) {
 		if !strings.Contains(err.Error(), kind) {
 			t.Errorf("%v does not name %s", err, kind)
 		}
+	}
+}
+
+func TestADemoCountsRefusalsThatContradictThemselves(t *testing.T) {
+	defer audit.Listen(audit.Listen(func(error) {})) // in place of the panic
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Streams: Streams})
+	must.Do(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	refuseOnce := sync.OnceFunc(func() {
+		refuse.Budget(&core.OutOfBudgetError{Requested: 10, Remaining: 20, Limit: 100})
+		cancel()
+	})
+	d, err := New(rt, func(ctx context.Context) (context.Context, func()) { return ctx, refuseOnce }, nil)
+	must.Do(t, err)
+	runErr := d.Run(ctx)
+	left, closeErr := rt.Close(t.Context())
+	r := d.Finish(left, metrics.SpanCounts{}, runErr, closeErr)
+	if r.RefusedUntruly != 1 || r.FirstUntruth == "" || r.Clean() {
+		t.Errorf("%d refusals are untrue, the first %q", r.RefusedUntruly, r.FirstUntruth)
 	}
 }

@@ -37,6 +37,10 @@ type Report struct {
 	TracesReplayed uint64 `json:"traces_replayed"`
 	// Refused counts requests that the workloads were refused.
 	Refused uint64 `json:"refused"`
+	// RefusedUntruly counts refusals whose figures leave room for the request, of the whole
+	// process while the run lasted. FirstUntruth is the text of the first.
+	RefusedUntruly uint64 `json:"refused_untruly"`
+	FirstUntruth   string `json:"first_untruth,omitempty"`
 
 	SpansStarted uint64 `json:"spans_started"`
 	SpansEnded   uint64 `json:"spans_ended"`
@@ -119,6 +123,7 @@ func (r *Report) Faults() []string {
 		{r.DriftBytes != 0, "books and pool differ"},
 		{len(r.Errors) > 0, "there were errors"},
 		{r.Refused > 0, "requests were refused"},
+		{r.RefusedUntruly > 0, "refusals contradict themselves"},
 		{r.SpansDropped > 0, "spans were dropped"},
 		{r.Results == 0, "it ended before a result was compared"},
 		{2*r.CrossStreamLaunches < r.Launches, "fewer than half of its launches use a block of another stream"},
@@ -144,6 +149,7 @@ func (d *Demo) Finish(left core.Leftover, spans metrics.SpanCounts, runErr, clos
 		SpansStarted: spans.Started, SpansEnded: spans.Ended, SpansDropped: spans.Dropped + spans.Failed,
 		Leaked: uint64(len(left.Leaks)), DriftBytes: d.drift,
 	}
+	r.RefusedUntruly, r.FirstUntruth = d.audit.Wrong()
 	g := d.rt.Guard().GuardStats()
 	r.Guarding = Guarding{Mode: g.Mode.String(), Guarded: g.Guarded, Unguarded: g.Unguarded, Verified: g.Verified, Unchecked: g.Unchecked,
 		QuarantinePeak: d.quarantine, Evicted: g.Evicted, Relieved: g.Relieved, Findings: g.Findings}
