@@ -35,8 +35,9 @@ streams, each result compared with the CPU's.
 
 With --inject a real bug is planted in the work, and the report says whether
 the runtime saw it. Kinds: ` + strings.Join(demo.Kinds(), ", ") + `.
-On a GPU a missing fence, a use before the allocation is ready and a read after
-the free are not seen: the oracle that sees them is the simulated device's.
+On a GPU a missing fence, a use before the allocation is ready, a read past the
+end and a read after the free are not seen: the oracle that sees them is the
+simulated device's. With --guard=hunt:unmap a read after the free is seen.
 
 Spans go to --spans FILE as JSON lines, which takes the place of what was there
 when the demo has ended, and to a collector if the standard

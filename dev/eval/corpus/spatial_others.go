@@ -58,7 +58,7 @@ func spatialOthers() []Case {
 				w.must(v.Free(w.ctx))
 			}},
 		{Name: "read-behind", Class: Spatial, What: "a kernel sums four words more than its block has",
-			Kinds: behind, Culprit: "sum_rows", Want: nowhere, Why: changesNothing,
+			Kinds: []core.FindingKind{names.FindingOutOfBoundsRead}, Culprit: "sum_rows", Want: nowhere, Why: changesNothing,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Harmed(s, "rows", words, 1)

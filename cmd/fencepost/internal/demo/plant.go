@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
 // Planted says what became of a planted bug.
@@ -20,7 +22,8 @@ type Planted struct {
 	Kind       string `json:"kind"`
 	Tag        string `json:"tag"`
 	Generation uint64 `json:"generation"`
-	// Found is whether a finding names the kind, the tag and the generation.
+	// Found is whether a finding names the kind, the tag and the generation, or the driver refused the
+	// culprit's call because a hunt had taken the victim's memory off the map.
 	Found bool `json:"found"`
 	// Why says, if it was not found, why this tier cannot see it; and
 	// otherwise who saw it.
@@ -38,31 +41,37 @@ type bug struct {
 	// plant makes the mistake and notes its victim. The error is that of the
 	// planting itself; what the runtime answers to the mistake is noted.
 	plant func(ctx context.Context, p *Plant) error
-	// blind says why the bug was not seen.
-	blind string
+	// blind says why the bug was not seen, and unmapped the same of a hunt that takes freed blocks off the map, if
+	// that is another reason.
+	blind, unmapped string
 }
 
 // bugs are the kinds that can be planted. The code that plants them uses the
 // runtime like a service with that bug would, and the driver behind its back
 // where the bug is one of a kernel; it never tells the runtime.
 var bugs = map[core.FindingKind]bug{
-	names.FindingUseAfterFreeWrite: {plantUseAfterFreeWrite, "a write after the free is seen where the guard quarantines the block, or by the simulated device's oracle; the victim was not guarded, and on a GPU nothing else looks at freed bytes"},
-	names.FindingUseAfterFreeRead:  {plantUseAfterFreeRead, "a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, or a hunt that takes freed blocks off the map (--guard=hunt:unmap), where a core dump of the GPU names the access"},
-	names.FindingOutOfBoundsWrite:  {plantOutOfBounds, "a write behind the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner"},
-	names.FindingUnderflow:         {plantUnderflow, "a write in front of the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner"},
-	names.FindingDoubleFree:        {plantDoubleFree, "a second free is refused in every tier, but only the ledger can tell whose block it was (--guard=ledger or more)"},
-	names.FindingForeignFree:       {plantForeignFree, "a foreign free is refused in every tier, but only the ledger reports it (--guard=ledger or more)"},
-	names.FindingStaleHandle:       {plantStaleHandle, "a stale handle is refused in every tier, but only the ledger can tell whose it was (--guard=ledger or more)"},
-	names.FindingMissingFence:      {plantMissingFence, "an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report the race"},
-	names.FindingUseBeforeAlloc:    {plantUseBeforeAlloc, "an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report it"},
-	names.FindingLeak:              {plantLeak, "the leak should have been listed by Close"},
-	names.FindingOutOfMemory:       {plantOutOfMemory, "the device should have run out of memory"},
-	names.FindingStickyError:       {plantStickyError, "the device did not fault on the illegal address"},
+	names.FindingUseAfterFreeWrite: {plant: plantUseAfterFreeWrite,
+		blind:    "a write after the free is seen where the guard quarantines the block (--guard=sample:65536 or hunt), or by the simulated device's oracle; the victim was not guarded, and on a GPU nothing else looks at freed bytes",
+		unmapped: "the hunt had taken the memory off the map, and the driver took the write all the same; --guard=hunt keeps the memory and compares its bytes"},
+	names.FindingUseAfterFreeRead: {plant: plantUseAfterFreeRead,
+		blind:    "a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, or a hunt that takes freed blocks off the map (--guard=hunt:unmap), where a core dump of the GPU names the access",
+		unmapped: "the hunt had taken the memory off the map, and no core dump of the GPU named the read: \"fencepost guard\" says whether faults are named, or why not"},
+	names.FindingOutOfBoundsRead:  {plantOutOfBoundsRead, "a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, where it lands in memory without an owner", ""},
+	names.FindingOutOfBoundsWrite: {plantOutOfBounds, "a write behind the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner", ""},
+	names.FindingUnderflow:        {plantUnderflow, "a write in front of the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner", ""},
+	names.FindingDoubleFree:       {plantDoubleFree, "a second free is refused in every tier, but only the ledger can tell whose block it was (--guard=ledger or more)", ""},
+	names.FindingForeignFree:      {plantForeignFree, "a foreign free is refused in every tier, but only the ledger reports it (--guard=ledger or more)", ""},
+	names.FindingStaleHandle:      {plantStaleHandle, "a stale handle is refused in every tier, but only the ledger can tell whose it was (--guard=ledger or more)", ""},
+	names.FindingMissingFence:     {plantMissingFence, "an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report the race", ""},
+	names.FindingUseBeforeAlloc:   {plantUseBeforeAlloc, "an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report it", ""},
+	names.FindingLeak:             {plantLeak, "the leak should have been listed by Close", ""},
+	names.FindingOutOfMemory:      {plantOutOfMemory, "the device should have run out of memory", ""},
+	names.FindingStickyError:      {plantStickyError, "the device did not fault on the illegal address", ""},
 }
 
 // oracleOnly are the kinds that only the simulated device's oracle sees,
 // and elsewhere is what a judgement on a GPU, which has none, adds.
-var oracleOnly = []core.FindingKind{names.FindingUseAfterFreeRead, names.FindingMissingFence, names.FindingUseBeforeAlloc}
+var oracleOnly = []core.FindingKind{names.FindingUseAfterFreeRead, names.FindingOutOfBoundsRead, names.FindingMissingFence, names.FindingUseBeforeAlloc}
 
 const elsewhere = "; this ran on a GPU, which has no oracle: plant it with --device=sim"
 
@@ -86,6 +95,7 @@ type Plant struct {
 	found   []core.Finding
 	victim  core.Block
 	refused error
+	unmaps  bool
 	done    bool
 }
 
@@ -183,7 +193,14 @@ func (p *Plant) Judge() *Planted {
 			return out
 		}
 	}
+	if p.unmaps && invalidValue(p.refused) {
+		out.Found, out.Why = true, "refused by the driver at the call, because the hunt took the memory off the map"
+		return out
+	}
 	out.Why = p.bug.blind
+	if p.unmaps {
+		out.Why = cmp.Or(p.bug.unmapped, out.Why)
+	}
 	if p.onGPU && slices.Contains(oracleOnly, p.kind) {
 		out.Why += elsewhere
 	}
@@ -191,4 +208,10 @@ func (p *Plant) Judge() *Planted {
 		out.Why = "the run ended before the bug was planted; raise --for"
 	}
 	return out
+}
+
+// invalidValue reports whether the driver refused a call for an address of which it knows nothing.
+func invalidValue(err error) bool {
+	d, ok := errors.AsType[*core.DriverError](err)
+	return ok && d.Code == driver.InvalidValue
 }

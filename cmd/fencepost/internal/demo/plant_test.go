@@ -2,6 +2,7 @@ package demo
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -60,10 +62,33 @@ func TestAJudgementSaysWhyNothingWasSeen(t *testing.T) {
 	}
 }
 
+// A driver that refuses the late access has seen it only where a hunt took the memory away; elsewhere a
+// call is refused for other reasons.
+func TestADriversRefusalCountsWhereAHuntUnmaps(t *testing.T) {
+	late := func(unmaps bool, refused error) *Planted {
+		p := planted(names.FindingUseAfterFreeWrite, true)
+		p.unmaps = unmaps
+		p.answered(refused)
+		return p.Judge()
+	}
+	invalid := &core.DriverError{Op: "cuMemsetD8Async", Code: driver.InvalidValue}
+	if got := late(true, fmt.Errorf("late: %w", invalid)); !got.Found || got.Refused == "" {
+		t.Errorf("refused for an address off the map: %+v", got)
+	}
+	for _, got := range []*Planted{late(false, invalid), late(true, nil), late(true, &core.DriverError{Code: driver.IllegalAddress})} {
+		if got.Found || got.Why == "" {
+			t.Errorf("%+v", got)
+		}
+	}
+	if late(true, nil).Why == late(false, nil).Why {
+		t.Error("a hunt that unmaps has the advice of those that compare bytes")
+	}
+}
+
 // On a GPU there is no oracle, and the judgement says where there is one.
 func TestAJudgementOnAGPUNamesTheSimulatedDevice(t *testing.T) {
 	for kind, want := range map[core.FindingKind]bool{names.FindingMissingFence: true, names.FindingUseBeforeAlloc: true,
-		names.FindingUseAfterFreeRead: true, names.FindingUnderflow: false, names.FindingLeak: false} {
+		names.FindingUseAfterFreeRead: true, names.FindingOutOfBoundsRead: true, names.FindingUnderflow: false, names.FindingLeak: false} {
 		p := planted(kind, true)
 		p.onGPU = true
 		if got := p.Judge(); strings.Contains(got.Why, "--device=sim") != want {
@@ -85,8 +110,9 @@ func TestTheWatchIsBounded(t *testing.T) {
 // seenBy says who must see each kind, by the mode of the guard; if that is
 // nobody, the report must say why.
 var seenBy = map[core.FindingKind]map[string]string{
-	names.FindingUseAfterFreeWrite: {"sample:65536": "debugguard or sim-oracle", "off": "sim-oracle"}, // whoever is first
+	names.FindingUseAfterFreeWrite: {"sample:65536": "debugguard or sim-oracle", "off": "sim-oracle", "hunt:unmap": "the driver"}, // whoever is first
 	names.FindingUseAfterFreeRead:  {"sample:65536": "sim-oracle", "off": "sim-oracle"},
+	names.FindingOutOfBoundsRead:   {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"}, // by what lies there
 	names.FindingOutOfBoundsWrite:  {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"}, // by what lies there
 	names.FindingUnderflow:         {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"},
 	names.FindingDoubleFree:        {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
@@ -116,6 +142,9 @@ func TestEachPlantedBugIsSeenByWhoCanSeeIt(t *testing.T) {
 				who := "nobody"
 				if p.Found {
 					who = strings.TrimPrefix(p.Why, "seen by ")
+				}
+				if strings.HasPrefix(p.Why, "refused by the driver at the call") {
+					who = "the driver"
 				}
 				if !slices.Contains(strings.Split(source, " or "), who) {
 					t.Errorf("want it seen by %s: %+v; findings %v", source, p, r.Findings)

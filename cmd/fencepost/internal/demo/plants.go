@@ -41,12 +41,16 @@ func (p *Plant) freed(ctx context.Context, misuse func(core.Block, *cuda.Lease) 
 // plantUseAfterFreeWrite lets a launch that declares a block of its own write the victim
 // too, by a pointer that it kept.
 func plantUseAfterFreeWrite(ctx context.Context, p *Plant) error {
+	misused := p.freed
+	if p.unmapping() {
+		misused = p.unmapped
+	}
 	return p.onStream(ctx, func(y *cuda.Lease) error {
 		own, err := p.allocateOn(ctx, y) // on the victim's stream it could get its memory
 		if err != nil {
 			return err
 		}
-		err = p.freed(ctx, func(victim core.Block, on *cuda.Lease) error {
+		err = misused(ctx, func(victim core.Block, on *cuda.Lease) error {
 			p.answered(p.writeLate(ctx, own, victim.ID.Ptr+4096, on))
 			return nil
 		})
@@ -65,16 +69,48 @@ func (p *Plant) writeLate(ctx context.Context, own core.Block, kept uint64, on *
 // plantUseAfterFreeRead reads a victim that was given back: by a kernel where a hunt has taken its memory off the map, which
 // then names the access, and else by a copy.
 func plantUseAfterFreeRead(ctx context.Context, p *Plant) error {
-	if strings.Contains(string(p.rt.GuardStatus().Setting), "unmap") {
-		return p.onStream(ctx, func(on *cuda.Lease) error { return p.readUnmapped(ctx, on) })
+	if p.unmapping() {
+		return p.unmapped(ctx, func(victim core.Block, on *cuda.Lease) error { return p.readUnmapped(ctx, victim, on) })
 	}
 	return p.freed(ctx, func(b core.Block, on *cuda.Lease) error {
 		return p.rt.Driver().CopyToHostAsync(make([]byte, 64), b.ID.Ptr, on.Handle())
 	})
 }
 
+// unmapping reports whether a hunt takes freed blocks off the map, and notes that for the judgement.
+func (p *Plant) unmapping() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unmaps = strings.Contains(string(p.rt.GuardStatus().Setting), "unmap")
+	return p.unmaps
+}
+
+// unmapped plants a victim that was used and given back, waits until the hunt has taken its memory off the map, and
+// then misuses it.
+func (p *Plant) unmapped(ctx context.Context, misuse func(core.Block, *cuda.Lease) error) error {
+	return p.onStream(ctx, func(on *cuda.Lease) error {
+		victim, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: p.tag(), Isolated: true}) // also where the hunt has no more room to isolate
+		if err != nil {
+			return err
+		}
+		if err := p.use(ctx, victim, on); err != nil {
+			return err
+		}
+		if _, err := p.rt.Deallocate(ctx, victim.ID); err != nil {
+			return err
+		}
+		for p.rt.Core().State(victim.ID) != core.Freed {
+			if err := errors.Join(p.rt.ReapPending(ctx), ctx.Err()); err != nil {
+				return err
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return misuse(victim, on)
+	})
+}
+
 // readUnmapped counts the digits of a victim that is not there any more, into a block of its own.
-func (p *Plant) readUnmapped(ctx context.Context, on *cuda.Lease) error {
+func (p *Plant) readUnmapped(ctx context.Context, victim core.Block, on *cuda.Lease) error {
 	module, err := workload.Load(p.rt.Driver())
 	if err != nil {
 		return err
@@ -86,22 +122,6 @@ func (p *Plant) readUnmapped(ctx context.Context, on *cuda.Lease) error {
 	own, err := p.allocateOn(ctx, on)
 	if err != nil {
 		return err
-	}
-	victim, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: p.tag(), Isolated: true}) // also where the hunt has no more room to isolate
-	if err != nil {
-		return err
-	}
-	if err := p.use(ctx, victim, on); err != nil {
-		return err
-	}
-	if _, err := p.rt.Deallocate(ctx, victim.ID); err != nil {
-		return err
-	}
-	for p.rt.Core().State(victim.ID) != core.Freed {
-		if err := errors.Join(p.rt.ReapPending(ctx), ctx.Err()); err != nil {
-			return err
-		}
-		time.Sleep(time.Millisecond)
 	}
 	const digits = 256
 	err = k.Histogram.Launch(ctx, p.rt, on, cuda.Blocks1D(digits, digits), []core.Use{{Block: own.ID, Access: core.Write}},
@@ -131,6 +151,14 @@ func plantOutOfBounds(ctx context.Context, p *Plant) error {
 	return p.overrun(ctx, func(b core.Block) uint64 { return b.ID.Ptr + b.Requested })
 }
 
+// plantOutOfBoundsRead copies the 16 bytes behind a block out, in a launch that declares a read of the block.
+func plantOutOfBoundsRead(ctx context.Context, p *Plant) error {
+	behind := func(b core.Block) uint64 { return b.ID.Ptr + b.Requested }
+	return p.beside(ctx, core.Read, behind, func(at uint64, on *cuda.Lease) error {
+		return p.rt.Driver().CopyToHostAsync(make([]byte, 16), at, on.Handle())
+	})
+}
+
 func plantUnderflow(ctx context.Context, p *Plant) error {
 	return p.overrun(ctx, func(b core.Block) uint64 { return b.ID.Ptr - 16 })
 }
@@ -138,10 +166,17 @@ func plantUnderflow(ctx context.Context, p *Plant) error {
 // overrunBlocks is among how many blocks an overrun looks for two that are neighbours.
 const overrunBlocks = 32
 
-// overrun lets a declared launch write 16 bytes beside its block. Many blocks are
-// allocated first: where a guard leaves no room the victim is one beside which another of
-// them lies, so that the write spoils no results.
+// overrun lets a declared launch write 16 bytes beside its block.
 func (p *Plant) overrun(ctx context.Context, where func(core.Block) uint64) error {
+	return p.beside(ctx, core.Write, where, func(at uint64, on *cuda.Lease) error {
+		return p.rt.Driver().MemsetAsync(at, 0x42, 16, on.Handle())
+	})
+}
+
+// beside lets a launch that declares an access of a block reach beside it. Many blocks are
+// allocated first: where a guard leaves no room the victim is one beside which another of
+// them lies, so that a write spoils no results.
+func (p *Plant) beside(ctx context.Context, declared core.Access, where func(core.Block) uint64, reach func(at uint64, on *cuda.Lease) error) error {
 	return p.onStream(ctx, func(on *cuda.Lease) error {
 		var blocks []core.Block
 		for range overrunBlocks {
@@ -154,11 +189,11 @@ func (p *Plant) overrun(ctx context.Context, where func(core.Block) uint64) erro
 		b := besideAnother(blocks, where)
 		err := p.use(ctx, b, on)
 		if err == nil {
-			err = p.rt.LaunchNamed(ctx, "inject.overrun", on.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
-				return p.rt.Driver().MemsetAsync(where(b), 0x42, 16, on.Handle())
+			err = p.rt.LaunchNamed(ctx, "inject.overrun", on.ID(), []core.Use{{Block: b.ID, Access: declared}}, func(context.Context) error {
+				return reach(where(b), on)
 			})
 		}
-		return errors.Join(err, p.giveBack(ctx, blocks))
+		return errors.Join(err, p.rt.Streams().Synchronize(ctx, on.ID()), p.giveBack(ctx, blocks)) // what a copy goes to stays until then
 	})
 }
 
