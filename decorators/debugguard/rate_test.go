@@ -212,3 +212,19 @@ func TestARateThatIsHighEnoughLeavesNothingOut(t *testing.T) {
 		t.Errorf("%d of 500 blocks guarded", guarded)
 	}
 }
+
+// A seed repeats which blocks are sampled; another one, or none, draws others.
+func TestASeedRepeatsWhichBlocksAreSampled(t *testing.T) {
+	run := func(seed uint64) (guarded string) {
+		b := newBench(t, debugguard.Sample, func(c *debugguard.Config) { c.SampleBytes, c.Advanced.SampleSeed = 1<<12, seed })
+		for i := range 200 {
+			before := b.guard.GuardStats().Guarded
+			b.free(must.Get(b.guard.Allocate(ctx, core.Request{Bytes: 1 << 10, Stream: core.StreamID(1 + i%2), Tag: "test"}))(b))
+			guarded += fmt.Sprint(b.guard.GuardStats().Guarded - before)
+		}
+		return guarded
+	}
+	if first, again, other := run(1), run(1), run(2); first != again || first == other {
+		t.Errorf("seed 1 guards\n%s and then\n%s, seed 2\n%s", first, again, other)
+	}
+}

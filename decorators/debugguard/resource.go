@@ -27,6 +27,8 @@ type Resource struct {
 	ordinal int
 	// opened is when the throttle began to count.
 	opened time.Time
+	// lanes counts those that draw by Advanced.SampleSeed.
+	lanes atomic.Uint64
 	// below is what the upstream knows of blocks and streams.
 	below     core.Inspector
 	inspector *inspector

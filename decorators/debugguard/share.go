@@ -55,6 +55,8 @@ type countdowns struct {
 	rules       *rules
 	untilSample int64
 	untilStack  int64
+	// random draws untilSample; nil is the process's own.
+	random *rand.Rand
 	// shard is where the ledger counts the lane's blocks, nil until an operation was prepared.
 	shard *ledger.Shard
 }
@@ -93,29 +95,35 @@ func (r *Resource) shardOf(l *path.Lane, made *ledger.Shard) *ledger.Shard {
 func (r *Resource) countdownsOf(l *path.Lane, u *rules) *countdowns {
 	c, _ := l.Part(r.path.Number()).(*countdowns)
 	if c == nil {
-		c = &countdowns{untilStack: gap(r.cfg.Advanced.StackBytes)}
+		c = &countdowns{untilStack: gap(r.cfg.Advanced.StackBytes, rand.ExpFloat64)}
+		if seed := r.cfg.Advanced.SampleSeed; seed != 0 {
+			c.random = rand.New(rand.NewPCG(seed, r.lanes.Add(1)))
+		}
 		l.SetPart(r.path.Number(), c)
 	}
 	if c.rules != u {
-		c.rules, c.untilSample = u, u.nextSample()
+		c.rules, c.untilSample = u, c.nextSample(u)
 	}
 	return c
 }
 
 // nextSample draws how many bytes go by before the next sampled one.
-func (u *rules) nextSample() int64 {
+func (c *countdowns) nextSample(u *rules) int64 {
 	switch u.sampling.mean {
 	case 0:
 		return math.MaxInt64
 	case 1:
 		return 0
 	}
-	return gap(u.sampling.mean)
+	if c.random != nil {
+		return gap(u.sampling.mean, c.random.ExpFloat64)
+	}
+	return gap(u.sampling.mean, rand.ExpFloat64)
 }
 
 // gap draws from an exponential distribution.
-func gap(mean uint64) int64 {
-	return int64(min(rand.ExpFloat64()*float64(mean), math.MaxInt64/2))
+func gap(mean uint64, draw func() float64) int64 {
+	return int64(min(draw()*float64(mean), math.MaxInt64/2))
 }
 
 // bytesChoose decides by its bytes whether a block is sampled.
@@ -127,13 +135,13 @@ func (r *Resource) bytesChoose(u *rules, req *core.Request) bool {
 	if c.untilSample -= int64(req.Bytes); c.untilSample >= 0 {
 		return false
 	}
-	c.untilSample = u.nextSample()
+	c.untilSample = c.nextSample(u)
 	return true
 }
 
 func (c *countdowns) takeStack(bytes, mean uint64) (due bool) {
 	if c.untilStack -= int64(min(bytes, ledger.AlwaysStacks)); c.untilStack < 0 {
-		c.untilStack = gap(mean)
+		c.untilStack = gap(mean, rand.ExpFloat64)
 		return true
 	}
 	return false
