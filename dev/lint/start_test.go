@@ -91,7 +91,7 @@ func printedBy(t *testing.T, service Block) string {
 	go func() { ended <- program.Wait() }()
 
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		answer, err := http.Post("http://"+at+"/add", "application/json", strings.NewReader(`{"values":[1,2,3],"v":10}`)) //nolint:noctx // the program ends with the test
+		answer, err := http.Post("http://"+at+"/add", "application/json", strings.NewReader(`{"values":[1,2,3],"v":10}`))
 		if err == nil {
 			must.Do(t, answer.Body.Close())
 			if answer.StatusCode != http.StatusOK {
