@@ -98,6 +98,17 @@ func (a *Account) Reserve(bytes uint64) {
 	a.before = a.level.AreasAt(a.since)
 }
 
+// HasReserved is for backends: whether there is or was a reservation. It is false of a nil Account. It is safe for
+// concurrent use and does not block.
+func (a *Account) HasReserved() bool {
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.noted.Reserved > 0
+}
+
 // Unreserve is for runtimes: the reservation was given back.
 func (a *Account) Unreserve() {
 	a.mu.Lock()

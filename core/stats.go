@@ -48,7 +48,8 @@ type Stats struct {
 	Reserved, PoolUsed, Cached uint64
 	ReservedHigh, PoolUsedHigh uint64
 	// HeldLimit is what pool and isolated blocks may hold of the device together, zero if nothing bounds it: see
-	// cuda.PoolResource.SetShare. Above it is what was held when it was lowered, and did not become free since.
+	// cuda.PoolResource.SetShare. Above it is what was held when it was lowered, and did not become free since,
+	// and what jobs with a reservation lacked.
 	HeldLimit uint64
 	// OwnPool is what a pool of the runtime's own says of itself, zero with every other
 	// backend.

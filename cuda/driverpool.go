@@ -97,8 +97,8 @@ func (p *driverPool) take(s *stream, bytes uint64) (uint64, error) {
 	if p.share.set.Load() == 0 {
 		return p.allocate(s, bytes)
 	}
-	if s.triesAlone {
-		s.triesAlone = false
+	if s.alone.now {
+		s.alone.now = false
 		return p.takeAlone(s, bytes)
 	}
 	grows := p.steps(bytes)
@@ -134,7 +134,9 @@ func (p *driverPool) takeAlone(s *stream, bytes uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err = p.reap(); err == nil && p.last.Load().Reserved <= max(p.tolerated.Load(), p.share.forPool()) {
+	beyond := s.alone.beyond
+	s.alone.beyond = 0
+	if err = p.reap(); err == nil && p.last.Load().Reserved <= max(p.tolerated.Load(), p.share.forPool()+beyond) {
 		return ptr, nil
 	}
 	if undone := p.drv.MemFreeAsync(ptr, s.Handle()); undone != nil {
@@ -176,13 +178,43 @@ func (p *driverPool) makeRoom(s *stream, req *core.Request, err error) error {
 	switch last := p.last.Load(); {
 	case p.fits(grows):
 		return nil
-	case errors.Is(err, errBeyond) || last.Reserved-min(last.Reserved, last.Used) < req.Bytes:
+	case last.Used+req.Bytes > most+p.share.pieces(req):
 		return p.explain(req, nil)
 	}
 	s.Lock()
 	defer s.Unlock()
-	s.triesAlone = true
+	if !s.alone.next(err, p.share.pieces(req)) {
+		return p.explain(req, nil)
+	}
 	return nil
+}
+
+// tries are those of a stream's request that is tried alone. The stream's lock guards them.
+type tries struct {
+	// now: the next request of the stream is one.
+	now bool
+	// failed is how many in a row took the pool beyond the share. Others may have filled it meanwhile.
+	failed int
+	// beyond is how much more than the share the pool may hold by the next: see [share.pieces].
+	beyond uint64
+}
+
+// mostTries is how often a request is tried alone within the share.
+const mostTries = 4
+
+// next has the next request tried alone, after an error of the last. After mostTries it may go beyond the share by pieces,
+// and is refused if there are none.
+func (t *tries) next(err error, pieces uint64) bool {
+	if !errors.Is(err, errBeyond) {
+		t.failed = 0
+	} else if t.failed++; t.failed > mostTries || t.failed == mostTries && pieces == 0 {
+		*t = tries{}
+		return false
+	}
+	if t.now = true; t.failed == mostTries {
+		t.beyond = pieces
+	}
+	return true
 }
 
 // giveAtOnce is false: another stream gets the memory when the device has come to its free.

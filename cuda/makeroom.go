@@ -53,8 +53,8 @@ type grower struct {
 	// alone: no page is in another's hands, as moving is not shared.
 	alone                 bool
 	hasGrowing, hasMoving bool
-	// again: it was tried a second time.
-	again bool
+	// again is how often it was tried once more.
+	again int
 }
 
 func (g *grower) unlock() {
@@ -102,24 +102,47 @@ func (g *grower) makeRoom() error {
 				return err
 			}
 		}
-		for _, attempt := range []func() error{g.moveOrGrow, g.growBeside} {
-			err := attempt()
-			if err == nil || !errors.Is(err, core.ErrOutOfMemory) {
-				return err
-			}
-			if refused == nil || !errors.Is(err, errNoRow) {
-				refused = err
-			}
+		if done, err := g.attempt(&refused); done {
+			return err
 		}
 	}
+	if pages.IsOverLimit(refused) && g.goBeyond(&refused) {
+		return nil
+	}
 	e := g.explain(g.s, g.req, refused)
-	if e.Largest >= g.bytes && !g.again { // others have freed it since the last attempt
-		g.again = true
+	if e.Largest >= g.bytes && g.again < mostLosses { // others have freed it since the last attempt
+		g.again++
 		g.unlockMoving()
 		g.alone = false
 		return g.makeRoom()
 	}
 	return e
+}
+
+// attempt tries what needs the driver. It is done if that served the request, or failed for another reason than want of memory.
+func (g *grower) attempt(refused *error) (done bool, err error) {
+	for _, attempt := range []func() error{g.moveOrGrow, g.growBeside} {
+		if err = attempt(); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
+			return true, err
+		}
+		if *refused == nil || !errors.Is(err, errNoRow) {
+			*refused = err
+		}
+	}
+	return false, err
+}
+
+// goBeyond grows beyond the share for a job with a reservation: by what the request lacks, and within [share.pieces]. growing
+// and moving are held alone, so that no other request does meanwhile.
+func (g *grower) goBeyond(refused *error) bool {
+	pieces := g.share.pieces(g.req)
+	if pieces == 0 {
+		return false
+	}
+	g.share.beyond.Store(pieces)
+	defer g.share.beyond.Store(0)
+	done, err := g.attempt(refused)
+	return done && err == nil
 }
 
 // awaitApart waits for the large growths that are under way, unless what others free meanwhile serves the request. None
@@ -569,7 +592,7 @@ func (g *grower) fillHole(r pages.Row) error {
 	}
 	collected := time.Since(g.start)
 	most := bytes
-	if g.store.Spare() < bytes {
+	if g.store.Spare() < bytes && g.share.beyond.Load() == 0 {
 		most = max(bytes, min(g.ahead.growBy(g.start, bytes/g.page, g.store.Held()/g.page)*g.page, g.room(ptr)))
 	}
 	if g.ahead.start != nil {

@@ -17,9 +17,13 @@ type share struct {
 	set  atomic.Uint64 // in bytes, 0 for no bound
 	// largest is the whole pages of the largest request that the pool lacked pages for.
 	largest atomic.Uint64
+	// beyond is how much more a request of a job with a reservation may take now, which everything else refused: see pieces.
+	beyond atomic.Uint64
 	// streams is how many streams have a part of the pool; isolated is what isolated blocks take, and those that come.
-	streams  func() int
-	isolated func() uint64
+	streams func() int
+	// allStreams is how many streams there are, with a part or without.
+	allStreams func() int
+	isolated   func() uint64
 }
 
 // noBound is the bound where none is set.
@@ -44,7 +48,19 @@ func (h *share) forPool() uint64 {
 	if bound == noBound {
 		return noBound
 	}
-	return bound - min(bound, h.isolated())
+	return bound + h.beyond.Load() - min(bound, h.isolated())
+}
+
+// piecePages is how many pages for each stream a pool may hold beyond its share for jobs that have a reservation.
+const piecePages = 2
+
+// pieces is what a pool may hold beyond its share for a request of a job that has, or had, a reservation: nothing for
+// others. The budget admitted the job, and the free memory of the share may lie in pieces beside blocks of each stream.
+func (h *share) pieces(req *core.Request) uint64 {
+	if h.set.Load() == 0 || !req.Account.HasReserved() {
+		return 0
+	}
+	return piecePages * h.page * uint64(max(h.allStreams(), 1))
 }
 
 // needs notes a request that the pool lacks pages for.
@@ -60,7 +76,8 @@ var errShare = errors.New("the share of the device is used up")
 // SetShare bounds what the resource holds of the device, in bytes: the pool, and what is mapped for isolated blocks. Zero, which
 // it begins with, is no bound. Memory comes in pages (2 MiB on an H200), so the bound is whole pages of it, and at least a page for
 // each stream that allocates. A request that would need more is refused with an error that matches [core.ErrOutOfMemory], after
-// the pool has tried all that it holds. Where more is held already the reaper gives back what is free. It is safe for
+// the pool has tried all that it holds. A job that has or had a reservation is not: for it the pool may hold two pages for each
+// stream beyond the bound. Where more is held already the reaper gives back what is free. It is safe for
 // concurrent use and does not block. fencepost.Open has it follow the budget.
 func (r *tracker) SetShare(bytes uint64) {
 	r.share.set.Store(bytes)

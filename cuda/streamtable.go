@@ -423,8 +423,8 @@ type stream struct {
 	frees freeQueue
 	// arena is the stream's part of a pool, nil until it takes from one.
 	arena *arena
-	// triesAlone has the next allocation tried although the share may have no room: see driverPool.
-	triesAlone bool
+	// alone has the next allocation tried although the share may have no room: see driverPool.
+	alone tries
 	// pins are the host buffers of copies under way, oldest first.
 	pins []pin
 

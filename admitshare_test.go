@@ -1,0 +1,145 @@
+package fencepost_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/admit"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
+)
+
+// query has the memory of a sort, and of a join if it is one, uses it on two streams, and reads a result. If it is spread, both
+// streams allocate.
+func query(ctx context.Context, rt *fencepost.Runtime, j *fencepost.Job, rows int, join, spread bool) error {
+	other, err := j.Fork()
+	if err != nil {
+		return err
+	}
+	slots := 1
+	for slots < rows {
+		slots *= 2
+	}
+	sizes := []int{rows, rows, rows, rows, 32 << 10}
+	if join {
+		sizes = append(sizes, rows/2, 2*slots, rows)
+	}
+	var last *cuda.Slice[uint32]
+	for i, words := range sizes {
+		by := j
+		if spread && i%2 == 1 {
+			by = other
+		}
+		s, err := fencepost.Alloc[uint32](by, words)
+		if err != nil {
+			return err
+		}
+		for _, on := range []*fencepost.Job{j, other} {
+			if err := rt.Launch(ctx, on.Stream().ID(), []core.Use{s.Use(core.Write)}, func(ctx context.Context) error {
+				return rt.Driver().MemsetAsync(s.Ptr(), 7, 64, on.Stream().Handle())
+			}); err != nil {
+				return err
+			}
+		}
+		last = s
+	}
+	_, err = fencepost.Download(j, last)
+	return err
+}
+
+// admitted runs many queries at once, each of which Admit lets in, and counts those that are refused.
+type admitted struct {
+	rt     *fencepost.Runtime
+	model  *admit.Model
+	most   int // rows of a query
+	spread bool
+	free   uint64
+
+	mu sync.Mutex
+	// refused are those for want of memory, and those for want of budget when something was known of their kind.
+	refused []error
+	held    uint64
+}
+
+func (a *admitted) run(t *testing.T, rng *rand.Rand) {
+	rows, name := a.most/10+rng.IntN(a.most*9/10), []string{"sort", "join"}[rng.IntN(2)]
+	known := a.model.Predict(name, admit.ShapeOf("rows", rows)).Runs > 20
+	err := a.rt.Do(t.Context(), name, func(j *fencepost.Job) error {
+		return query(t.Context(), a.rt, j, rows, name == "join", a.spread)
+	}, fencepost.Admit(), fencepost.Shape("rows", rows))
+	free, _, lost := a.rt.Driver().MemInfo()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held = max(a.held, a.free-free)
+	switch {
+	case lost != nil:
+		t.Error(lost)
+	case errors.Is(err, core.ErrOutOfMemory), errors.Is(err, core.ErrOutOfBudget) && known:
+		a.refused = append(a.refused, err)
+	case err != nil && !errors.Is(err, core.ErrOutOfBudget):
+		t.Error(err)
+	}
+}
+
+// Jobs that were let in for what they will need get it, however the free memory of their share lies. For that the runtime may hold
+// two pages for each stream beyond the share, and gives them back.
+func TestAJobThatWasLetInIsServed(t *testing.T) {
+	base := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", base)
+	for _, resource := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
+		for i, share := range []uint64{24*mib + 4711, 44 * mib, 88 * mib, 132 * mib} {
+			for _, most := range []int{200_000, 1_000_000} {
+				for _, spread := range []bool{false, true} {
+					if share < uint64(most)*32 {
+						continue // one alone may need more
+					}
+					seed := base + uint64(i)
+					t.Run(fmt.Sprintf("%s/%d/%d/%v", resource, share/mib, most, spread), func(t *testing.T) {
+						a := &admitted{model: new(admit.Model), most: most, spread: spread}
+						a.rt = e2e.OpenDirty(t, fencepost.Config{Resource: resource, Guard: fencepost.GuardOff, Streams: 64, ReservePasses: 8, Learned: a.model, Budget: share,
+							Sim: sim.Config{Schedule: sim.Seeded(seed)}})
+						a.free = must.Get(deviceFree(a.rt))(t)
+						var workers sync.WaitGroup
+						for worker := range uint64(16) {
+							workers.Go(func() {
+								rng := rand.New(rand.NewPCG(seed, worker))
+								for range 20 {
+									a.run(t, rng)
+								}
+							})
+						}
+						workers.Wait()
+						t.Logf("seed %d: at most %.1f MiB of %.1f were held", seed, float64(a.held)/mib, float64(share)/mib)
+						for _, err := range a.refused {
+							t.Error(err)
+						}
+						if may := a.rt.Stats().HeldLimit + 64*2*sim.Granule; a.held > may {
+							t.Errorf("%d bytes of the device were held, and %d may be", a.held, may)
+						}
+						ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+						defer cancel()
+						must.Do(t, deadline.Poll(ctx, func() (bool, error) {
+							free, err := deviceFree(a.rt)
+							return a.free-free <= a.rt.Stats().HeldLimit, err
+						}))
+					})
+				}
+			}
+		}
+	}
+}
+
+func deviceFree(rt *fencepost.Runtime) (uint64, error) {
+	free, _, err := rt.Driver().MemInfo()
+	return free, err
+}
