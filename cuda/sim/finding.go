@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // Kind is what the oracle found.
@@ -228,7 +229,7 @@ func (f *Finding) concerns(b *block) {
 func (d *Device) file(f Finding, b *block, text string) {
 	key := findingKey{f.Kind, b, f.First.Op, f.Other.Op, f.First.Stream, f.Other.Stream, f.First.Access.Writes(), text}
 	if d.found.add(key, &f) && d.config.OnFinding != nil {
-		d.config.OnFinding(f)
+		usercode.Call("sim.Config.OnFinding", func() { d.config.OnFinding(f) })
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -222,5 +224,70 @@ func TestCloseUnderLoad(t *testing.T) {
 	written := bytes.Count(buf.Bytes(), []byte{'\n'})
 	if got := uint64(written) + s.Dropped(); got != writers*each {
 		t.Errorf("%d written and %d dropped of %d", written, s.Dropped(), writers*each)
+	}
+}
+
+// unruly is a writer and a handler that does not return from every third call.
+type unruly struct {
+	slog.Handler
+	calls, written atomic.Int64
+	exits          bool
+}
+
+func (u *unruly) call(lines int) {
+	if u.calls.Add(1)%3 == 0 {
+		if u.exits {
+			runtime.Goexit()
+		}
+		panic("the writer's bug")
+	}
+	u.written.Add(int64(lines))
+}
+
+func (u *unruly) Write(p []byte) (int, error) {
+	u.call(bytes.Count(p, []byte{'\n'}))
+	return len(p), nil
+}
+
+func (u *unruly) Enabled(context.Context, slog.Level) bool  { return true }
+func (u *unruly) Handle(context.Context, slog.Record) error { u.call(1); return nil }
+
+// A writer or handler that panics or ends the goroutine costs what it was given, which is counted. Flush and Close return.
+func TestAWriterThatDoesNotReturnCostsWhatItWasGiven(t *testing.T) {
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // which is told of the panics
+	defer slog.SetDefault(before)
+	for _, exits := range []bool{false, true} {
+		for name, sink := range map[string]func(*unruly, Queue) *AsyncSink{
+			"JSON": func(u *unruly, q Queue) *AsyncSink { return NewJSONSink(u, q) },
+			"slog": func(u *unruly, q Queue) *AsyncSink { return NewSlogSink(slog.New(u), q) },
+		} {
+			u, told := &unruly{exits: exits}, 0
+			s := sink(u, Queue{Size: 64, Delay: time.Millisecond, OnError: func(error) {
+				if told++; exits {
+					runtime.Goexit()
+				}
+				panic("OnError's bug")
+			}})
+			const flushes, each = 20, 5
+			failed := 0
+			for round := range uint64(flushes) {
+				for i := range uint64(each) {
+					s.Put(numbered(round*each + i + 1))
+				}
+				if err := s.Flush(soon(t)); err != nil {
+					expect.Error(t, err, errPanicked, "flush")
+					failed++
+				}
+			}
+			if err := s.Close(soon(t)); err != nil {
+				expect.Error(t, err, errPanicked, "close")
+			}
+			// A handler has written a part of what was given to it before it did not return.
+			got := flushes*each - int(s.Dropped())
+			if failed == 0 || told != 1 || s.Failures() == 0 || int(u.written.Load()) < got || name == "JSON" && int(u.written.Load()) != got {
+				t.Errorf("%s, exits %v: %d flushes say so, told %d times of %d failures, %d written, %d dropped", name, exits, failed, told, s.Failures(), u.written.Load(), s.Dropped())
+			}
+		}
 	}
 }

@@ -90,10 +90,13 @@ type AsyncSink struct {
 
 	dropped, failures atomic.Uint64
 
-	// What follows only the goroutine touches. unreported is the first write
-	// error since the last Flush.
+	// What follows only the goroutine touches. It is kept here because a writer may end the
+	// goroutine, and another goes on. unreported is the first write error since the last Flush,
+	// flushing is where a Flush under way waits, began is set when the format's front was written.
 	order      reorder
 	unreported error
+	flushing   chan error
+	began      bool
 }
 
 // output is the format and the destination of a sink.
@@ -135,7 +138,7 @@ func newAsync(out output, q Queue) *AsyncSink {
 	s := &AsyncSink{config: q, queue: newQueue(q.Size), output: out,
 		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
 		flushes: make(chan chan error), stop: make(chan struct{}), done: make(chan struct{})}
-	go s.run()
+	usercode.Go("a log sink", s.run, func() { close(s.done) })
 	return s
 }
 
@@ -214,10 +217,15 @@ const chunk = 256
 
 // run is the sink's goroutine. It sleeps while nothing is queued. The first
 // record starts the delay; when it ends, or the queue is half full, a round
-// is written, and rounds go on until nothing waits.
+// is written, and rounds go on until nothing waits. It begins again where a writer ended the goroutine.
 func (s *AsyncSink) run() {
-	defer close(s.done)
-	s.write(nil)
+	if !s.began {
+		s.began = true
+		s.write(nil)
+	}
+	if s.flushing != nil {
+		s.answer()
+	}
 	delay := time.NewTimer(s.config.Delay)
 	defer delay.Stop()
 	for {
@@ -232,15 +240,21 @@ func (s *AsyncSink) run() {
 			if !s.order.empty() {
 				delay.Reset(s.config.Delay)
 			}
-		case reply := <-s.flushes:
-			s.writeRest()
-			reply <- s.report()
+		case s.flushing = <-s.flushes:
+			s.answer()
 		case <-s.stop:
 			s.writeRest()
 			s.result = s.report()
 			return
 		}
 	}
+}
+
+// answer does the Flush that waits.
+func (s *AsyncSink) answer() {
+	s.writeRest()
+	s.flushing <- s.report()
+	s.flushing = nil
 }
 
 // round writes what is due.
@@ -250,34 +264,38 @@ func (s *AsyncSink) round() { s.writeAll(s.order.round(s.queue)) }
 func (s *AsyncSink) writeRest() { s.writeAll(s.order.rest(s.queue)) }
 
 func (s *AsyncSink) writeAll(due []Record) {
-	n := len(due)
-	for len(due) > 0 {
+	tried := 0
+	defer func() { s.order.drop(tried) }()
+	for tried < len(due) {
+		next := due[tried:]
 		if s.abandoned.Load() {
-			s.dropped.Add(uint64(len(due)))
+			s.dropped.Add(uint64(len(next)))
+			tried = len(due)
 			break
 		}
-		next := due[:min(chunk, len(due))]
+		next = next[:min(chunk, len(next))]
+		tried += len(next)
 		s.write(next)
-		due = due[len(next):]
 	}
-	s.order.drop(n)
 }
 
-// errPanicked is the error of a write in which the program's code panicked.
-var errPanicked = errors.New("logging: the writer or handler panicked")
+// errPanicked is the error of a write in which the program's code did not return.
+var errPanicked = errors.New("logging: the writer or handler panicked, or called runtime.Goexit")
 
 // write writes one chunk and accounts for what did not get through.
 func (s *AsyncSink) write(records []Record) {
 	written, err := 0, errPanicked
+	defer func() {
+		s.dropped.Add(uint64(len(records) - written))
+		if err == nil {
+			return
+		}
+		s.unreported = cmp.Or(s.unreported, err)
+		if s.failures.Add(1) == 1 {
+			usercode.Call("Queue.OnError", func() { s.config.OnError(err) })
+		}
+	}()
 	usercode.Call("a log sink's writer or handler", func() { written, err = s.output.write(records) })
-	s.dropped.Add(uint64(len(records) - written))
-	if err == nil {
-		return
-	}
-	if s.failures.Add(1) == 1 {
-		usercode.Call("Queue.OnError", func() { s.config.OnError(err) })
-	}
-	s.unreported = cmp.Or(s.unreported, err)
 }
 
 // report returns the error that no Flush has returned yet.

@@ -20,6 +20,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
@@ -77,12 +78,16 @@ func (r *Reporter) Report(f core.Finding) {
 	}
 }
 
-// FromOracle takes a finding of the simulated device.
+// FromOracle takes a finding of the simulated device, whose goroutine calls it. The program's code that is told of the finding runs
+// on another: it may end that, and it may wait for the device. The device waits no longer than [oracleTime].
 func (r *Reporter) FromOracle(f sim.Finding) {
 	if found, ok := r.translator.translate(f); ok && !r.repeats.seenByGuard(found, f) {
-		r.handle(found.Finding)
+		await(oracleTime, func() { usercode.Call("what is told of a finding", func() { r.handle(found.Finding) }) })
 	}
 }
+
+// oracleTime is how long the simulated device waits until its finding is told.
+const oracleTime = 2 * time.Second
 
 // handle is all that happens with a finding, in this order. What harmed nothing is
 // only told: files are for what an operator must look into. The first finding that ends

@@ -3,9 +3,13 @@ package incident_test
 import (
 	"context"
 	"errors"
+	"iter"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -251,5 +255,41 @@ func TestAFileThatCouldNotBeWrittenIsTold(t *testing.T) {
 	disk.mu.Unlock()
 	if path := w.Take(named("b")); path == "" || w.Flush(t.Context()) != nil || len(told) != 0 {
 		t.Errorf("%q, told of %d more", path, len(told))
+	}
+}
+
+// A callback that panics or ends the writer's goroutine costs no other incident.
+func TestCallbacksThatDoNotReturnCostNoOtherIncident(t *testing.T) {
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // which is told of the panics
+	defer slog.SetDefault(before)
+	for _, exits := range []bool{false, true} {
+		unwind := func() {
+			if exits {
+				runtime.Goexit()
+			}
+			panic("the callback's bug")
+		}
+		dir, failed := t.TempDir(), 0
+		var full atomic.Bool
+		disk := &faulty{fail: func(_ int, op string) bool { return full.Load() && op == "Write" }}
+		w := writer(t, incident.Config{Folder: dir,
+			Around: func(context.Context, core.Finding) iter.Seq[incident.Surroundings] { unwind(); return nil },
+			Failed: func(string, error) { failed++; unwind() }}.WithDisk(disk))
+		w.Report(named("first"))
+		must.Do(t, w.Flush(t.Context()))
+		full.Store(true)
+		for range 2 {
+			w.Report(named("no room"))
+			expect.Error(t, w.Flush(t.Context()), errFault, "flush")
+		}
+		_, err := deliver(t.Context(), w, named("urgent"))
+		full.Store(false)
+		w.Report(named("last"))
+		_ = w.Flush(t.Context())
+		if s := w.Stats(); failed != 3 || s.Failed != 3 || err == nil || s.Written != 2 {
+			t.Errorf("exits %v: %d told, %v; %+v", exits, failed, err, s)
+		}
+		must.Do(t, w.Close(t.Context()))
 	}
 }

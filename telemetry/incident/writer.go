@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
 )
 
@@ -257,11 +258,11 @@ func (w *Writer) handle(it *item) {
 
 // settle tells what became of the item.
 func (w *Writer) settle(it *item, path string, err error) {
-	if path == "" && w.cfg.Failed != nil {
-		w.cfg.Failed(w.folder.Path(it.name()), err)
-	}
 	if it.reply != nil {
-		it.reply <- outcome{path, err}
+		defer func() { it.reply <- outcome{path, err} }()
+	}
+	if path == "" && w.cfg.Failed != nil {
+		usercode.Call("incident.Config.Failed", func() { w.cfg.Failed(w.folder.Path(it.name()), err) })
 	}
 }
 
@@ -296,13 +297,15 @@ func (w *Writer) surround(it *item) (known Surroundings, partial bool) {
 	go func() {
 		defer func() { <-w.turn }()
 		defer close(steps)
-		for s := range w.cfg.Around(ctx, it.finding) {
-			select {
-			case steps <- s:
-			case <-ctx.Done():
-				return
+		usercode.Call("incident.Config.Around", func() {
+			for s := range w.cfg.Around(ctx, it.finding) {
+				select {
+				case steps <- s:
+				case <-ctx.Done():
+					return
+				}
 			}
-		}
+		})
 	}()
 	for {
 		select {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // Worker does jobs one after the other in a goroutine of its own, which is there while
@@ -39,14 +40,15 @@ func (w *Worker) add(at int, job func()) bool {
 	}
 	w.jobs = slices.Insert(w.jobs, at, job)
 	if w.idle == nil {
-		w.idle = make(chan struct{})
-		go w.run(w.idle)
+		idle := make(chan struct{})
+		w.idle = idle
+		usercode.Go("what is told of a file", w.run, func() { close(idle) })
 	}
 	return true
 }
 
-func (w *Worker) run(idle chan struct{}) {
-	defer close(idle)
+// run does the jobs. A job that calls the program's code may end the goroutine: then another goes on with the next.
+func (w *Worker) run() {
 	for {
 		w.mu.Lock()
 		if len(w.jobs) == 0 {
