@@ -141,25 +141,10 @@ func (r *Runtime) SwitchGuard(ctx context.Context, c GuardChange) error {
 	if err != nil {
 		return err
 	}
-	r.switching.Lock()
-	defer r.switching.Unlock()
 	if err := r.refuseClosed("SwitchGuard"); err != nil {
 		return err
 	}
-	if c.HuntTags != nil {
-		r.guard.HuntTags(*c.HuntTags...)
-	}
-	switch {
-	case c.SampleBytes == nil:
-	case setting != nil && setting.Mode == debugguard.Sample:
-		setting.SampleBytes = *c.SampleBytes
-	default:
-		r.guard.SetSampleBytes(*c.SampleBytes)
-	}
-	if setting == nil {
-		return nil
-	}
-	return r.guard.Apply(ctx, *setting)
+	return r.guard.Change(ctx, debugguard.Change{Setting: setting, SampleBytes: c.SampleBytes, HuntTags: c.HuntTags})
 }
 
 // guardSwitch is the guard as operators see it.

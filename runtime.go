@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -98,10 +97,9 @@ type Runtime struct {
 	jobSpans    telemetry.Jobs
 	jobHistory  jobHistory
 	// built is set when nothing of the above changes any more.
-	built     atomic.Bool
-	closed    atomic.Bool
-	switching sync.Mutex // serialises SwitchGuard
-	timeout   time.Duration
+	built   atomic.Bool
+	closed  atomic.Bool
+	timeout time.Duration
 	// panicked is how often code that watches had panicked in this process before Open.
 	panicked   uint64
 	undo       []func(context.Context) error

@@ -90,10 +90,10 @@ func (r *Resource) bisectOwn(ctx context.Context, stream core.StreamID, known []
 // bisectOthers takes its turn at quarantine unless blocks are leaving it,
 // which are compared then.
 func (r *Resource) bisectOthers(ctx context.Context, stream core.StreamID) {
-	if !r.evicting.TryLock() {
+	if !r.evicting.try() {
 		return
 	}
-	defer r.evicting.Unlock()
+	defer r.evicting.giveBack(true)
 	b := newBatch(stream)
 	ordered := func(rec *ledger.Record) bool { return r.orderedBlock(rec.Inner(), stream) }
 	for _, q := range [...]*queue{&r.quarantine.queue, &r.canaries.queue} {

@@ -31,14 +31,13 @@ const (
 	formerOwners = 1024
 )
 
-// canaries are those that exist now. They and the former owners change only while
-// evicting is held.
+// canaries are those that exist now.
 type canaries struct {
 	queue       queue
 	made, freed atomic.Uint64
-	owners      ring.Ring[core.Block]
-	// alive are those that the upstream has not released. Their lock is not that of
-	// the queue, under which the upstream is asked what is ordered.
+	// owners are former ones. alive are the canaries that the upstream has not released. Their
+	// lock is not that of the queue, under which the upstream is asked what is ordered.
+	owners    ring.Ring[core.Block]
 	alive     map[core.Generation]*ledger.Record
 	aliveLock sync.Mutex
 }
@@ -80,12 +79,16 @@ func (cs *canaries) released(g core.Generation) *ledger.Record {
 // rememberOwner remembers whose the bytes of a block were that is being let go.
 func (cs *canaries) rememberOwner(b core.Block, l canary.Layout) {
 	b.ID.Ptr, b.Bytes = l.Base, l.Total()
+	cs.aliveLock.Lock()
+	defer cs.aliveLock.Unlock()
 	cs.owners.Put(b, formerOwners)
 }
 
 // ownerOf is the block that held an address last, a block of no generation if
 // that is forgotten.
 func (cs *canaries) ownerOf(ptr uint64) (owner core.Block) {
+	cs.aliveLock.Lock()
+	defer cs.aliveLock.Unlock()
 	for b := range cs.owners.Newest() {
 		if ptr-b.ID.Ptr < b.Bytes && b.ID.Generation > owner.ID.Generation {
 			owner = *b
@@ -98,7 +101,7 @@ func (cs *canaries) ownerOf(ptr uint64) (owner core.Block) {
 // been freed, far apart; those among them whose free failed are in quarantine still.
 // They take at most an eighth of what quarantine may
 // hold; when there is no room for more, the oldest eighth of them makes some.
-// Only a hunt does this. evicting must be held.
+// Only a hunt does this.
 func (r *Resource) postSome(ctx context.Context, freed []*ledger.Record) error {
 	freed = slices.DeleteFunc(freed, func(rec *ledger.Record) bool { return rec.State() == core.Quarantined })
 	most, bytes := r.cfg.Advanced.Hunt.Canaries, r.quarantineLimit()/8
@@ -156,7 +159,6 @@ func canarySize(freed *ledger.Record) uint64 {
 
 // giveUpCanaries gives back the oldest canaries that make up so many bytes, compared
 // once more, until stop says so. It returns their bytes; those whose free failed stay.
-// evicting must be held.
 func (r *Resource) giveUpCanaries(ctx context.Context, bytes uint64, stop func() bool) (freed uint64, err error) {
 	return r.evict(ctx, &r.canaries.queue, r.canaries.queue.dequeue(bytes), stop)
 }

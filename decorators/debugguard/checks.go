@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
 // maxChecks is how many batches may await their verdict. Beyond that the
@@ -151,8 +152,37 @@ type checks struct {
 	count atomic.Int64
 	mu    sync.Mutex
 	list  []*check
-	// reading is held while verdicts are read and checks concluded.
+	// reading is held while verdicts are read and checks concluded. The findings are kept in found,
+	// and told when it is free again: telling is how many of them are not told yet.
 	reading ctxMutex
+	found   []core.Finding
+	telling atomic.Int64
+	told    progress
+}
+
+// find keeps a finding to be told; reading must be held.
+func (cs *checks) find(f core.Finding) {
+	cs.telling.Add(1) // before the check is dropped, so that awaitTold waits for it
+	cs.found = append(cs.found, f)
+}
+
+// unlockReading frees reading, which the caller holds, and then tells what was found.
+func (r *Resource) unlockReading() {
+	found := r.checks.found
+	r.checks.found = nil
+	r.checks.reading.unlock()
+	usercode.All(found, func(f core.Finding) {
+		defer func() {
+			r.checks.telling.Add(-1)
+			r.checks.told.step()
+		}()
+		r.report(f)
+	})
+}
+
+// awaitTold waits until what other calls have found is told, or one of them makes no progress: it may wait for this call.
+func (r *Resource) awaitTold(ctx context.Context) {
+	r.checks.told.await(ctx, func() bool { return r.checks.telling.Load() == 0 })
 }
 
 func (cs *checks) awaited() int64 { return cs.count.Load() }
@@ -196,7 +226,7 @@ func (r *Resource) poll(limit int) {
 	if r.checks.awaited() == 0 || !r.checks.reading.tryLock() {
 		return
 	}
-	defer r.checks.reading.unlock()
+	defer r.unlockReading()
 	for range limit {
 		c := r.checks.oldest()
 		if c == nil {
@@ -225,7 +255,7 @@ func (r *Resource) pollVerdicts(u *rules) {
 
 // conclude ends a check that is done or failed; checks.reading must be held.
 func (r *Resource) conclude(c *check, err error) {
-	defer r.checks.drop() // also where who is told of a finding panics
+	defer r.checks.drop()
 	switch {
 	case c.void.Load():
 		c.answer.Discard()
@@ -240,13 +270,16 @@ func (r *Resource) conclude(c *check, err error) {
 }
 
 // await waits for the verdicts that are under way now, or until ctx ends; the
-// rest stays for later.
+// rest stays for later. Their findings are told then.
 func (r *Resource) await(ctx context.Context) error {
 	left := r.checks.awaited()
-	if left == 0 {
-		return nil
+	if left > 0 {
+		if err := r.awaitWhile(ctx, func() bool { left--; return left >= 0 }); err != nil {
+			return err
+		}
 	}
-	return r.awaitWhile(ctx, func() bool { left--; return left >= 0 })
+	r.awaitTold(ctx)
+	return nil
 }
 
 // awaitWhile waits for verdicts, the oldest first, as long as more says so, or until
@@ -255,7 +288,7 @@ func (r *Resource) awaitWhile(ctx context.Context, more func() bool) error {
 	if err := r.checks.reading.lock(ctx); err != nil {
 		return err
 	}
-	defer r.checks.reading.unlock()
+	defer r.unlockReading()
 	for more() {
 		c := r.checks.oldest()
 		if c == nil {

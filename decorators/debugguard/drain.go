@@ -23,16 +23,32 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 // Flush empties the quarantine and gives up the canaries: every block's last comparison and its free
 // are queued. It does not wait for the device, except over an upstream
 // without use tracking. The error joins the frees that failed; their blocks
-// stay in quarantine and are tried again.
+// stay in quarantine and are tried again. If another call lets blocks go and makes no step for half
+// a second, Flush goes on beside it. The error says so if that call still has its blocks.
 func (r *Resource) Flush(ctx context.Context) error {
-	r.evicting.Lock()
-	defer r.evicting.Unlock()
+	mine := r.evicting.await(ctx)
+	defer func() { r.evicting.giveBack(mine) }()
+	err := r.letAllGo(ctx)
+	if mine {
+		return err
+	}
+	if mine = r.evicting.take(); !mine {
+		return errors.Join(err, errBeside)
+	}
+	return errors.Join(err, r.letAllGo(ctx)) // what the other call could not free
+}
+
+// errBeside is that of a Flush which another call has kept waiting.
+var errBeside = errors.New("debugguard: another call has blocks of the quarantine, and makes no progress in freeing them: " +
+	"code of the program that it calls (a layer, sink, span processor or listener) has not returned, or waits for this call")
+
+func (r *Resource) letAllGo(ctx context.Context) error {
 	_, err := r.evict(ctx, &r.quarantine.queue, r.quarantine.queue.dequeue(math.MaxUint64), never)
 	_, failed := r.giveUpCanaries(ctx, math.MaxUint64, never)
 	return errors.Join(err, failed)
 }
 
-// Drain empties the quarantine, waits for every verdict, and drains the
+// Drain empties the quarantine as [Resource.Flush] does, waits for every verdict, and drains the
 // upstream. Findings of everything freed before it are reported when it
 // returns nil.
 func (r *Resource) Drain(ctx context.Context) error {

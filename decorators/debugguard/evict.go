@@ -55,16 +55,15 @@ func (r *Resource) followPeak(incoming uint64) {
 // enforceLimit lets go what is over the limit once so many bytes come in. A goroutine
 // that is evicting already does it for all. What fails stays, for later.
 func (r *Resource) enforceLimit(ctx context.Context, incoming uint64) {
-	if r.quarantine.queue.size().Blocks+r.canaries.queue.size().Blocks == 0 || !r.evicting.TryLock() {
+	if r.quarantine.queue.size().Blocks+r.canaries.queue.size().Blocks == 0 || !r.evicting.try() {
 		return
 	}
-	defer r.evicting.Unlock()
+	defer r.evicting.giveBack(true)
 	_ = r.shrink(ctx, incoming, never)
 }
 
 // shrink lets go what is over the limit once so many bytes come in, until stop says so:
 // everything if the device guard is off, and the canaries unless there is a hunt.
-// evicting must be held.
 func (r *Resource) shrink(ctx context.Context, incoming uint64, stop func() bool) (err error) {
 	if r.Mode() != Hunt {
 		_, err = r.giveUpCanaries(ctx, math.MaxUint64, stop)
@@ -112,8 +111,7 @@ func (r *Resource) excess(incoming uint64) uint64 {
 }
 
 // evict lets blocks go that were taken from a queue, and puts those back whose free
-// failed, or that were left when stop said so. Their order in blocks is lost. evicting
-// must be held.
+// failed, or that were left when stop said so. Their order in blocks is lost.
 func (r *Resource) evict(ctx context.Context, q *queue, blocks []*ledger.Record, stop func() bool) (freed uint64, err error) {
 	returned := false
 	defer func() {
@@ -154,6 +152,7 @@ func (r *Resource) releaseQuarantined(ctx context.Context, blocks []*ledger.Reco
 			continue
 		}
 		freed += rec.Footprint().Bytes
+		r.evicting.step()
 	}
 	return freed, left, err
 }

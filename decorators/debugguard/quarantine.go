@@ -12,8 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
-// queue is blocks whose bytes are watched, oldest first. They leave it only while
-// evicting is held.
+// queue is blocks whose bytes are watched, oldest first.
 type queue struct {
 	// memory is that of every block whose free was not forwarded yet, also of those
 	// that are leaving.
@@ -23,6 +22,8 @@ type queue struct {
 	next   int // whose turn it is
 	// leaving are those that were taken from the queue and are not freed yet.
 	leaving map[*ledger.Record]struct{}
+	// leavingBytes are theirs.
+	leavingBytes atomic.Uint64
 }
 
 // quarantine is a queue of freed blocks.
@@ -52,7 +53,7 @@ func (q *queue) restore(blocks []*ledger.Record) {
 	defer q.mu.Unlock()
 	q.blocks = slices.Insert(q.blocks, 0, blocks...)
 	for _, rec := range blocks {
-		delete(q.leaving, rec)
+		q.stays(rec)
 	}
 }
 
@@ -86,7 +87,8 @@ func (q *queue) dequeueAged(cutoff time.Time, soon time.Duration, most int) []*l
 
 // nextInTurn returns the next blocks in turn that are wanted, as many as make up
 // about so many bytes, without those whose last comparison is queued. They stay
-// in the queue as long as the caller holds off who evicts.
+// in the queue as long as the caller has the turn to evict, unless a call goes on beside it: then
+// the upstream refuses the use of those that were freed.
 func (q *queue) nextInTurn(most int, bytes uint64, wanted func(*ledger.Record) bool) []*ledger.Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,9 +115,9 @@ func inTurn[T any](list []T, next *int, most int, bytes uint64, wanted func(T) (
 }
 
 // excess is how many bytes must go if more than limit would be there with what comes
-// in: enough to have an eighth of it free. evicting must be held.
+// in: enough to have an eighth of it free. What is leaving is gone.
 func (q *queue) excess(limit, incoming uint64) uint64 {
-	bytes := q.size().Bytes
+	bytes := less(q.size().Bytes, q.leavingBytes.Load())
 	if bytes == 0 || bytes+incoming <= limit {
 		return 0
 	}
@@ -155,6 +157,7 @@ func (q *queue) leave(n int) []*ledger.Record {
 	q.blocks = q.blocks[n:]
 	for _, rec := range blocks {
 		q.leaving[rec] = struct{}{}
+		q.leavingBytes.Add(rec.Footprint().Bytes)
 	}
 	return blocks
 }
@@ -162,7 +165,15 @@ func (q *queue) leave(n int) []*ledger.Record {
 // left notes that a block was freed; mu must be held.
 func (q *queue) left(rec *ledger.Record) {
 	q.memory.sub(rec.Footprint())
-	delete(q.leaving, rec)
+	q.stays(rec)
+}
+
+// stays notes that a block is not leaving any more; mu must be held.
+func (q *queue) stays(rec *ledger.Record) {
+	if _, ok := q.leaving[rec]; ok {
+		delete(q.leaving, rec)
+		q.leavingBytes.Add(-rec.Footprint().Bytes)
+	}
 }
 
 // endStay ends the stay of a block that was freed.

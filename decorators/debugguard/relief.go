@@ -183,16 +183,16 @@ func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.canaries.f
 // queued, not waited for. It reports whether anything was freed, by this call or
 // by others since the number of blocks given was read.
 func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
-	if r.giveUpLocked(ctx, bytes, given); r.given() == given {
+	if r.giveUpInTurn(ctx, bytes, given); r.given() == given {
 		return false
 	}
 	_ = r.upstream.ReapPending(ctx) // what fails here, the next attempt tells
 	return true
 }
 
-func (r *Resource) giveUpLocked(ctx context.Context, bytes, given uint64) {
-	r.evicting.Lock()
-	defer r.evicting.Unlock()
+func (r *Resource) giveUpInTurn(ctx context.Context, bytes, given uint64) {
+	mine := r.evicting.await(ctx)
+	defer func() { r.evicting.giveBack(mine) }()
 	if r.given() == given {
 		freed, _ := r.giveUpCanaries(ctx, math.MaxUint64, never) // what fails stays, for later
 		if freed == 0 {

@@ -39,8 +39,9 @@ type Resource struct {
 	// way adds one.
 	gate  atomic.Int64
 	rules atomic.Pointer[rules]
-	// switching is held during SetMode and Apply.
-	switching ctxMutex
+	// switching is held while the rules are changed, changes are the calls that do so and then let blocks go.
+	switching sync.Mutex
+	changes   underWay
 	// throttle bounds what bytes choose.
 	throttle throttle
 
@@ -50,9 +51,8 @@ type Resource struct {
 	// watches hear of the launches that may write, and of those that only read.
 	watches    [2]watching
 	quarantine quarantine
-	// evicting is held while blocks leave quarantine, so that a goroutine
-	// that empties it knows that it is empty. The launch path only tries to lock it.
-	evicting sync.Mutex
+	// evicting is the turn to let blocks go. The launch path only tries to take it.
+	evicting turn
 	checks   checks
 	upkeep   upkeep
 	// canaries are what a hunt puts where blocks were.
@@ -89,7 +89,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.records = records
 	r.ledger = ledger.New(&r.gate, records, part, cfg.Advanced.Tombstones)
 	r.inspector = &inspector{r.below, r.ledger, &r.canaries, r.ordinal}
-	r.checks.gate, r.checks.reading, r.switching = &r.gate, newCtxMutex(), newCtxMutex()
+	r.checks.gate, r.checks.reading = &r.gate, newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval(), newTimer(r, (*Resource).tick))
 	if upstream.Features().Has(core.Isolation) {
 		r.granule = r.below.IsolationGranularity()
@@ -105,9 +105,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.HuntTags(cfg.HuntTags...)
 	r.records.Subscribe(upstream, path.Listener{Hear: r.released})
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Advanced.Hunt.Bisect, Delay: cfg.Advanced.Hunt.Delay > 0, Unmap: cfg.Advanced.Hunt.Unmap}
-	if err := r.switchTo(context.Background(), start); err != nil {
-		return nil, err
-	}
+	r.switchTo(start)
 	return r, nil
 }
 

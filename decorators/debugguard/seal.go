@@ -250,7 +250,7 @@ func (r *Resource) judgeSums(a *summing, c deviceops.Checksums) error {
 }
 
 // reportBroken tells of a sealed block whose bytes changed though no launch
-// declared to write it.
+// declared to write it; checks.reading must be held.
 func (r *Resource) reportBroken(s *seal, w window, before, now []uint64) {
 	var changed []int
 	for i := range now {
@@ -269,7 +269,7 @@ func (r *Resource) reportBroken(s *seal, w window, before, now []uint64) {
 	f.Text = fmt.Sprintf("generation %s tagged %q was declared read-only and changed, though no launch declared to write it: %d of %d parts differ, the first the %d bytes at offset %d; %s",
 		s.block.ID.Generation, s.block.Tag, len(changed), len(parts), first.Bytes, f.Offset, doers(&f))
 	f.Err = &core.StreamMisuseError{Op: "guard check", Block: s.block.ID, Stream: w.stream, Reason: "a block that was declared read-only has changed"}
-	r.report(f)
+	r.checks.find(f)
 }
 
 // sealFinding begins a finding about a sealed block.

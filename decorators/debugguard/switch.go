@@ -76,37 +76,79 @@ func (r *Resource) SetMode(ctx context.Context, m Mode) error {
 	if m > Hunt {
 		return &core.InvalidRequestError{Op: "debugguard.SetMode", Field: "mode", Reason: m.String() + ": use Off, Ledger, Sample or Hunt"}
 	}
-	return r.change(ctx, "SetMode", func(now Setting) Setting { now.Mode = m; return now })
+	return r.change(ctx, "SetMode", func() {}, func(now Setting) Setting { now.Mode = m; return now })
 }
 
 // Apply changes mode and options from the next operation on, all at once for
 // every operation that begins later. It is SetMode in all other respects.
 func (r *Resource) Apply(ctx context.Context, s Setting) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	return r.change(ctx, "Apply", func(Setting) Setting {
-		if s.Mode == Sample {
-			r.sampleBy(s.SampleBytes)
+	return r.Change(ctx, Change{Setting: &s})
+}
+
+// Change says what to change of the guard. What is nil stays as it is.
+type Change struct {
+	Setting *Setting
+	// SampleBytes is what [Resource.SetSampleBytes] takes. It stands for that of a Setting of mode Sample.
+	SampleBytes *uint64
+	// HuntTags are what [Resource.HuntTags] takes.
+	HuntTags *[]core.Tag
+}
+
+// Change does what c says, so that of two changes at a time one comes before the other. It is Apply in all other respects.
+func (r *Resource) Change(ctx context.Context, c Change) error {
+	var setting func(Setting) Setting
+	if c.Setting != nil {
+		s := *c.Setting
+		if s.Mode == Sample && c.SampleBytes != nil {
+			s.SampleBytes, c.SampleBytes = *c.SampleBytes, nil
 		}
-		return s
-	})
+		if err := s.check(); err != nil {
+			return err
+		}
+		setting = func(Setting) Setting {
+			if s.Mode == Sample {
+				r.sampleBy(s.SampleBytes)
+			}
+			return s
+		}
+	}
+	return r.change(ctx, "Change", func() {
+		if c.HuntTags != nil {
+			r.HuntTags(*c.HuntTags...)
+		}
+		if c.SampleBytes != nil {
+			r.SetSampleBytes(*c.SampleBytes)
+		}
+	}, setting)
 }
 
-// change makes mode and options what next says of those now.
-func (r *Resource) change(ctx context.Context, op string, next func(now Setting) Setting) error {
-	if err := r.switching.lock(ctx); err != nil {
+// change does what first says, and makes mode and options what next says of those now; nil leaves them.
+func (r *Resource) change(ctx context.Context, op string, first func(), next func(now Setting) Setting) error {
+	r.changes.begin()
+	defer r.changes.end()
+	fewer, err := r.setRules(op, first, next)
+	if err != nil || !fewer {
 		return err
 	}
-	defer r.switching.unlock()
-	if r.closed() {
-		return fmt.Errorf("debugguard.%s refused: the guard is %w", op, core.ErrClosed)
-	}
-	return r.switchTo(ctx, next(r.rules.Load().setting))
+	return r.letExcessGo(ctx)
 }
 
-// switchTo makes s the mode and its options; switching must be held.
-func (r *Resource) switchTo(ctx context.Context, s Setting) error {
+// setRules is change without letting blocks go, and reports whether fewer may be in quarantine now.
+func (r *Resource) setRules(op string, first func(), next func(now Setting) Setting) (fewer bool, err error) {
+	r.switching.Lock()
+	defer r.switching.Unlock()
+	if r.closed() {
+		return false, fmt.Errorf("debugguard.%s refused: the guard is %w", op, core.ErrClosed)
+	}
+	first()
+	if next == nil {
+		return false, nil
+	}
+	return r.switchTo(next(r.rules.Load().setting)), nil
+}
+
+// switchTo makes s the mode and its options, and reports whether fewer blocks may be in quarantine now; switching must be held.
+func (r *Resource) switchTo(s Setting) (fewer bool) {
 	from, to := r.Mode(), s.Mode
 	turnedOn, turnedOff := from == Off && to != Off, from != Off && to == Off
 	if turnedOn {
@@ -121,13 +163,15 @@ func (r *Resource) switchTo(ctx context.Context, s Setting) error {
 		r.ledger.CountLive(true)
 		r.gate.Add(-1)
 	}
-	if to >= from && to >= Sample {
-		return nil
-	}
-	r.evicting.Lock() // there is less quarantine now, or none, and what an earlier change could not free
-	defer r.evicting.Unlock()
+	return to < from || to < Sample
+}
+
+// letExcessGo lets go what the mode does not keep, and what an earlier change could not free.
+func (r *Resource) letExcessGo(ctx context.Context) error {
+	mine := r.evicting.await(ctx)
+	defer func() { r.evicting.giveBack(mine) }()
 	err := r.shrink(ctx, 0, r.closed)
-	if r.hasUpkeep() { // what could not be freed is tried again
+	if r.hasUpkeep() { // what could not be freed, or another call has, is tried again
 		r.upkeep.wake()
 	}
 	return err

@@ -43,7 +43,7 @@ type upkeep struct {
 	timer *time.Timer
 	// armed is set while the timer is, and for ever if there are to be no more ticks.
 	armed   atomic.Bool
-	ticking ctxMutex // held during a tick
+	ticking ctxMutex // held during a tick; Close alone waits for it, no longer than its context
 	// life ends with Close.
 	life context.Context
 	end  context.CancelFunc
@@ -133,11 +133,10 @@ func (r *Resource) keepHouse(ctx context.Context) (next time.Duration, err error
 func (r *Resource) letAgedGo(ctx context.Context) (more bool, err error) {
 	r.enforceLimit(ctx, 0)
 	for step := range upkeepSteps {
-		if !r.evicting.TryLock() {
+		if !r.evicting.try() {
 			return true, nil
 		}
-		evicted, err := r.evictAged(ctx, step == 0)
-		r.evicting.Unlock()
+		evicted, err := r.evictAgedInTurn(ctx, step == 0)
 		if evicted < upkeepStep || err != nil || ctx.Err() != nil {
 			return false, err
 		}
@@ -145,9 +144,10 @@ func (r *Resource) letAgedGo(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// evictAged is one step of letAgedGo. What would go unchecked is left to a device
-// that is less far behind. evicting must be held.
-func (r *Resource) evictAged(ctx context.Context, first bool) (evicted int, err error) {
+// evictAgedInTurn is one step of letAgedGo, and ends the turn. What would go unchecked is left to
+// a device that is less far behind.
+func (r *Resource) evictAgedInTurn(ctx context.Context, first bool) (evicted int, err error) {
+	defer r.evicting.giveBack(true)
 	if r.checks.full() {
 		return 0, nil
 	}
@@ -171,11 +171,13 @@ func (r *Resource) closed() bool { return r.upkeep.life.Err() != nil }
 // called before what lies below is closed.
 func (r *Resource) Close(ctx context.Context) error {
 	r.upkeep.end()
-	for _, work := range []ctxMutex{r.upkeep.ticking, r.switching} {
-		if err := work.lock(ctx); err != nil {
-			return fmt.Errorf("closing the guard, whose upkeep or change of mode is under way: %w", err)
-		}
-		work.unlock()
+	err := r.upkeep.ticking.lock(ctx)
+	if err == nil {
+		r.upkeep.ticking.unlock()
+		err = r.changes.await(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("closing the guard, whose upkeep or change of mode is under way: %w", err)
 	}
 	return nil
 }

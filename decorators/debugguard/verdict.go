@@ -69,7 +69,7 @@ var damageText = map[core.FindingKind]string{
 	names.FindingStrayWrite:        "memory without an owner was written",
 }
 
-// reportDamage names the victim and the launches that may have done it.
+// reportDamage names the victim and the launches that may have done it; checks.reading must be held.
 func (r *Resource) reportDamage(d damage, b *batch) {
 	rec := d.place.rec
 	rec.LockGuarded()
@@ -84,7 +84,7 @@ func (r *Resource) reportDamage(d damage, b *batch) {
 		f.Text += formerly(*owner, f.Victim.ID.Ptr+uint64(f.Offset))
 	}
 	f.Err = damageError(f)
-	r.report(f)
+	r.checks.find(f)
 }
 
 // doers says how many launches may have done it.

@@ -3,6 +3,7 @@ package runtimes_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -25,16 +26,18 @@ import (
 
 // The program's code that a runtime calls, and the steps in which it does.
 var (
-	callbacks = []string{"sink", "sampler", "span start", "span end", "logger", "OnFinding", "OnHealth", "TelemetryLost", "listener",
-		"layer around the guard", "layer around the budget"}
-	userSteps = []string{"allocate", "launch", "free", "reap", "finding", "refusal", "reserve", "job", "job's end", "guard", "Close"}
-	acts      = []string{"panics", "exits", "blocks", "calls back"}
+	callbacks = []string{"sink", "sampler", "span start", "span end", "logger", "OnFinding", "OnHealth", "OnStop", "TelemetryLost", "listener",
+		"writer", "OnError", "layer around the guard", "layer around the budget"}
+	userSteps = []string{"allocate", "launch", "free", "reap", "finding", "oracle", "refusal", "reserve", "job", "job's end", "guard", "Close"}
+	acts      = []string{"panics", "exits", "blocks", "calls back", "closes"}
 )
 
 // userCode is the program's code, in all the ways in which a runtime calls it: at one step one of them does one thing, once.
 type userCode struct {
 	callback, act string
 	rt            *fencepost.Runtime
+	guard         fencepost.GuardMode
+	bound         time.Duration // of what it calls
 
 	step    atomic.Value // a string
 	at      string
@@ -63,34 +66,49 @@ func (u *userCode) called(callback string) {
 		<-u.release
 	case "calls back":
 		u.callsBack()
+	case "closes":
+		u.call("Close", func(ctx context.Context) { _, _ = u.rt.Close(ctx) })
 	}
 }
 
-// callsBack calls what a program may call, here and from another goroutine that is waited for.
-func (u *userCode) callsBack() {
-	call := func(what string, f func(context.Context)) {
-		for range 2 {
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				ctx, cancel := context.WithTimeout(context.Background(), hangs/4)
-				defer cancel()
-				f(ctx)
-			}()
-			select {
-			case <-done:
-			case <-time.After(hangs):
-				u.hung.Store(what)
-				_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
-				return
-			}
+// call calls f twice, on a goroutine that is waited for.
+func (u *userCode) call(what string, f func(context.Context)) {
+	for range 2 {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			ctx, cancel := context.WithTimeout(context.Background(), u.bound)
+			defer cancel()
+			f(ctx)
+		}()
+		select {
+		case <-done:
+		case <-time.After(hangs):
+			u.hung.Store(what)
+			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+			return
 		}
 	}
-	rt := u.rt
+}
+
+// callsBack calls what a program may call.
+func (u *userCode) callsBack() {
+	rt, call := u.rt, u.call
+	call("Allocate", func(ctx context.Context) {
+		if b, err := rt.Allocate(ctx, core.Request{Bytes: 4096, Tag: "rows"}); err == nil {
+			_, _ = rt.Deallocate(ctx, b.ID)
+		}
+	})
 	call("a job", func(ctx context.Context) {
 		_ = rt.Do(ctx, "called back", func(j *fencepost.Job) error { return e2e.ErrorOf(fencepost.Alloc[byte](j, 4096)) }, fencepost.Reserve(8192, 0))
 	})
 	call("ReapPending", func(ctx context.Context) { _ = rt.ReapPending(ctx) })
+	call("Drain", func(ctx context.Context) { _ = rt.Drain(ctx) })
+	call("SwitchGuard", func(ctx context.Context) {
+		for _, mode := range []fencepost.GuardMode{fencepost.GuardOff, u.guard} {
+			_ = rt.SwitchGuard(ctx, fencepost.GuardChange{Mode: &mode})
+		}
+	})
 	call("Stats, Health, Holders", func(context.Context) {
 		_, _, _ = rt.Stats(), rt.Health(), rt.Budget().Holders()
 		_, _, _ = rt.GuardStatus(), rt.MemoryLimits(), rt.History().Snapshot()
@@ -128,6 +146,15 @@ func (u *userCode) Enabled(context.Context, slog.Level) bool  { return true }
 func (u *userCode) Handle(context.Context, slog.Record) error { u.called("logger"); return nil }
 func (u *userCode) WithAttrs([]slog.Attr) slog.Handler        { return u }
 func (u *userCode) WithGroup(string) slog.Handler             { return u }
+
+// Write fails at the step, so that OnError is called.
+func (u *userCode) Write(line []byte) (int, error) {
+	u.called("writer")
+	if u.callback == "OnError" && u.step.Load() == u.at {
+		return 0, io.ErrClosedPipe
+	}
+	return len(line), nil
+}
 
 // userLayer is a layer of the program's, which is called before it calls.
 type userLayer struct {
@@ -212,7 +239,7 @@ func TestTheProgramsCodeMayDoAnythingAtAnyStep(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // which is told of the panics
 	defer slog.SetDefault(before)
-	seen := map[string]bool{}
+	seen := map[string]bool{} // of the callbacks that were tried, whether a step called them
 	for _, backend := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
 		for _, guard := range []fencepost.GuardMode{"sample:1", "ledger"} {
 			if testing.Short() && (backend == fencepost.Async) != (guard == "ledger") {
@@ -220,8 +247,12 @@ func TestTheProgramsCodeMayDoAnythingAtAnyStep(t *testing.T) {
 			}
 			for _, callback := range callbacks {
 				t.Run(fmt.Sprint(backend, "/", guard, "/", callback), func(t *testing.T) {
-					for _, at := range userSteps {
+					seen[callback] = seen[callback] || false
+					for i, at := range userSteps {
 						for _, act := range acts {
+							if act == "closes" && (backend != fencepost.Pool || guard == "ledger" || testing.Short() && i%3 != 2) {
+								continue // it takes a second each
+							}
 							if t.Run(at+"/"+act, func(t *testing.T) {
 								if userCodeActs(t, backend, guard, callback, at, act) {
 									seen[callback] = true
@@ -235,24 +266,41 @@ func TestTheProgramsCodeMayDoAnythingAtAnyStep(t *testing.T) {
 			}
 		}
 	}
-	for _, callback := range callbacks {
-		if !seen[callback] {
+	for callback, called := range seen {
+		if !called {
 			t.Errorf("no step calls %s", callback)
 		}
+	}
+}
+
+// stops waits until OnStop is called, if there was a finding of the kinds that stop.
+func (u *userCode) stops(rt *fencepost.Runtime) {
+	for range 1000 {
+		if u.did.Load() || u.step.Load() != "oracle" || u.at != "oracle" || rt.Findings().Total() == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
 // userCodeActs runs a program, and reports whether its code was called at the step.
 func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.GuardMode, callback, at, act string) bool {
 	ctx := context.Background()
-	u := &userCode{callback: callback, act: act, at: at, acting: make(chan struct{}), acted: make(chan struct{}), release: make(chan struct{})}
+	u := &userCode{callback: callback, act: act, at: at, acting: make(chan struct{}), acted: make(chan struct{}), release: make(chan struct{}), guard: guard, bound: hangs / 4}
+	if act == "closes" {
+		u.bound = 50 * time.Millisecond
+	}
 	u.step.Store("Open")
-	cfg := fencepost.Config{Resource: backend, Guard: guard, LogLevel: logging.Uses, LogSinks: []logging.Sink{u}, Streams: 4, CloseTimeout: time.Second,
+	written := logging.NewJSONSink(u, logging.Queue{Delay: time.Millisecond, OnError: func(error) { u.called("OnError") }})
+	cfg := fencepost.Config{Resource: backend, Guard: guard, LogLevel: logging.Uses, LogSinks: []logging.Sink{u, written}, Streams: 4, CloseTimeout: time.Second,
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(u), sdktrace.WithSpanProcessor(u)),
 		OnFinding:      func(core.Finding) { u.called("OnFinding") }, OnHealth: func(core.Health) { u.called("OnHealth") },
 		TelemetryLost: func() uint64 { u.called("TelemetryLost"); return 0 },
 		Layers:        fencepost.Layers{AroundBudget: u.layer("layer around the budget"), AroundGuard: u.layer("layer around the guard")}}
 	cfg.Findings.Logger = slog.New(u)
+	if callback == "OnStop" {
+		cfg.GuardPolicy, cfg.OnStop = fencepost.PolicyStop, func(core.Finding) { u.called("OnStop") }
+	}
 	u.rt = e2e.OpenDirty(t, cfg)
 	rt := u.rt
 	core.Base(rt.Core().Resource()).Subscribe(u)
@@ -260,6 +308,7 @@ func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.Guard
 	var released sync.Once
 	free := func() { released.Do(func() { close(u.release) }) }
 	t.Cleanup(free)
+	defer func() { _ = written.Close(ctx) }()
 
 	var mu sync.Mutex
 	var held []core.BlockID
@@ -284,7 +333,17 @@ func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.Guard
 	}
 	var waits []<-chan struct{}
 	run := func(step string, f func()) {
-		waits = append(waits, u.runs(t, step, f))
+		waits = append(waits, u.runs(t, step, func() {
+			f()
+			switch callback {
+			case "writer", "OnError":
+				c, cancel := context.WithTimeout(ctx, hangs)
+				defer cancel()
+				_ = written.Flush(c)
+			case "OnStop":
+				u.stops(rt)
+			}
+		}))
 		u.step.Store("between")
 		if act == "blocks" && u.did.Load() && step != "Close" && step == at { // others go on meanwhile
 			c, cancel := context.WithTimeout(ctx, hangs)
@@ -307,6 +366,14 @@ func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.Guard
 	run("free", func() { _, _ = rt.Deallocate(ctx, one.ID) })
 	run("reap", func() { _, _ = rt.ReapPending(ctx), rt.Drain(ctx) })
 	run("finding", func() { _, _ = rt.Deallocate(ctx, one.ID) })
+	run("oracle", func() {
+		if s, err := rt.Streams().Acquire(ctx, "oracle"); err == nil {
+			defer func() { _ = s.Release() }()
+			_ = rt.LaunchNamed(ctx, "x", s.ID(), []core.Use{{Block: two.ID, Access: core.Write}}, func(context.Context) error {
+				return e2e.Memset(ctx, rt, two.ID.Ptr, 4100, s.Handle())
+			})
+		}
+	})
 	run("refusal", func() { _, _ = rt.Allocate(ctx, core.Request{Bytes: 1 << 50, Tag: "huge"}) })
 	run("reserve", func() {
 		if c, err := rt.Reserve(ctx, 4096, "rows"); err == nil {
@@ -323,7 +390,7 @@ func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.Guard
 		u.step.Store("job")
 		_ = job(ctx, "known", func() { u.step.Store("job's end") }, fencepost.Admit())
 	})
-	_ = two
+	closed := at == "Close" || act == "closes" && u.did.Load()
 	if at == "Close" {
 		run("Close", func() { _, _ = rt.Close(ctx) })
 		free()
@@ -347,7 +414,7 @@ func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.Guard
 	if what := u.hung.Load(); what != nil {
 		t.Errorf("%s hangs in a callback of %s", what, callback)
 	}
-	if at != "Close" {
+	if !closed {
 		for _, name := range []string{"known", "new kind"} {
 			c, cancel := context.WithTimeout(ctx, hangs)
 			if err := job(c, name, func() {}, fencepost.Admit()); err != nil {
@@ -366,11 +433,11 @@ func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.Guard
 		nothingIsHeld(t, rt)
 	}
 	_, err := rt.Close(ctx)
-	if at == "Close" && (act == "panics" || act == "exits") && u.did.Load() {
-		err = nil // it may say that it was broken off
+	if closed && (act == "panics" || act == "exits" || act == "closes") && u.did.Load() {
+		err = nil // it may say that it was broken off, or that its own callback was under way
 	}
 	e2e.Succeed(t, "closing", err)
-	if b := e2e.Simulated(rt).Books(); at != "Close" && b != (sim.Books{}) {
+	if b := e2e.Simulated(rt).Books(); !closed && b != (sim.Books{}) {
 		t.Errorf("the device still has %+v", b)
 	}
 	return u.did.Load()
