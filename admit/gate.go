@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/line"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 )
 
 // mostBytes is how many bytes a job may say that it uses: sums of them do not overflow.
@@ -395,10 +396,10 @@ type NeverFitsError struct {
 // Error says what is missing, and what to do.
 func (e *NeverFitsError) Error() string {
 	if e.Runs == 0 {
-		return fmt.Sprintf("the job %q%v needs memory, and the limit is %d bytes: raise it", e.Job, e.Shape, e.Limit)
+		return fmt.Sprintf("the job %q%v needs memory, and the limit is %s: raise it", e.Job, e.Shape, size.Of(e.Limit))
 	}
-	return fmt.Sprintf("the job %q%v needs at least %d bytes, as its last %d runs say, which is %d more than the limit of %d: give it a smaller shape, raise the limit, or have the model forget the job if it needs less now",
-		e.Job, e.Shape, e.Needs, e.Runs, e.Needs-e.Limit, e.Limit)
+	return fmt.Sprintf("the job %q%v needs at least %s, as its last %d runs say, which is %s more than the limit of %s: give it a smaller shape, raise the limit, or have the model forget the job if it needs less now",
+		e.Job, e.Shape, size.Of(e.Needs), e.Runs, size.Of(e.Needs-e.Limit), size.Of(e.Limit))
 }
 
 // ShortError says that a job uses more than there is. Sizes are bytes.
@@ -410,8 +411,8 @@ type ShortError struct {
 
 // Error says what is missing, and what to do.
 func (e *ShortError) Error() string {
-	return fmt.Sprintf("the job %q uses %d bytes of %d reserved, and of the limit of %d there were %d too few left: free something, or end it",
-		e.Job, e.Used, e.Reserved, e.Limit, e.Short)
+	return fmt.Sprintf("the job %q uses %s of %s reserved, and of the limit of %s there were %s too few left: free something, or end it",
+		e.Job, size.Of(e.Used), size.Of(e.Reserved), size.Of(e.Limit), size.Of(e.Short))
 }
 
 // String is " of rows 100 and columns 5".

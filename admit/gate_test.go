@@ -140,7 +140,8 @@ func TestWhatNeverFitsIsRefusedAndTold(t *testing.T) {
 	held := enter(t.Context(), t, g, "a").get(t)
 	c, b := enter(t.Context(), t, g, "c"), enter(t.Context(), t, g, "b")
 	g.SetLimit(2500) // too little for c, which waits
-	if err := <-c.err; !strings.Contains(err.Error(), "limit of 2500") {
+	err = <-c.err
+	if e, ok := errors.AsType[*admit.NeverFitsError](err); !ok || e.Limit != 2500 || e.Job != "c" {
 		t.Error(err)
 	}
 	waiting(t, g, 1)
@@ -455,7 +456,7 @@ func TestNilAndNonsenseAreRefused(t *testing.T) {
 	if _, err := new(admit.Gate).Enter(t.Context(), "a", admit.Shape{}); !errors.Is(err, core.ErrInvalidRequest) {
 		t.Error(err)
 	}
-	if _, err := taught(t, admit.Config{}).Enter(t.Context(), "x", admit.ShapeOf("rows", -5)); err == nil || !strings.Contains(err.Error(), `"x" of rows 0 needs memory, and the limit is 0 bytes`) {
+	if _, err := taught(t, admit.Config{}).Enter(t.Context(), "x", admit.ShapeOf("rows", -5)); err == nil || !strings.Contains(err.Error(), `"x" of rows 0 needs memory, and the limit is 0 B`) {
 		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
@@ -78,7 +79,7 @@ func (r *Runtime) reportOutOfMemory(req Request, err error) {
 	}
 	r.report(Finding{Kind: names.FindingOutOfMemory, Err: err,
 		Victim: Block{Requested: cmp.Or(req.Requested, req.Bytes), Bytes: req.Bytes, Tag: req.Tag.OrUntagged()},
-		Text:   fmt.Sprintf("no memory for %d bytes tagged %q that the budget admitted: %v", req.Bytes, req.Tag.OrUntagged(), err)})
+		Text:   fmt.Sprintf("no memory for %s tagged %q that the budget admitted: %v", size.Of(req.Bytes), req.Tag.OrUntagged(), err)})
 }
 
 // inFlight lists what was in flight, for the report of a device that was lost with a

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fencepost-gpu/fencepost/internal/terminal"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 )
 
 // MemoryShortage is why a pool has no memory for a request. Exactly one holds.
@@ -61,21 +61,21 @@ type OutOfMemoryError struct {
 // Error explains the refusal on one line.
 func (e *OutOfMemoryError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "the pool is out of memory: requested %s for %q: ", terminal.Size(e.Requested), e.Tag.OrUntagged())
+	fmt.Fprintf(&b, "the pool is out of memory: requested %s for %q: ", size.Of(e.Requested), e.Tag.OrUntagged())
 	free := e.May - min(e.May, e.Used)
 	switch e.Cause {
 	case ShortageBehind:
-		fmt.Fprintf(&b, "%s are free, but %s of that behind work that the device has not done", terminal.Size(free), terminal.Size(e.Behind))
+		fmt.Fprintf(&b, "%s are free, but %s of that behind work that the device has not done", size.Of(free), size.Of(e.Behind))
 	case ShortageFragmented:
-		fmt.Fprintf(&b, "%s are free, but in pieces", terminal.Size(free))
+		fmt.Fprintf(&b, "%s are free, but in pieces", size.Of(free))
 		if e.Largest > 0 {
-			fmt.Fprintf(&b, ", the largest %s", terminal.Size(e.Largest))
+			fmt.Fprintf(&b, ", the largest %s", size.Of(e.Largest))
 		}
 	default:
-		fmt.Fprintf(&b, "%s are free", terminal.Size(free))
+		fmt.Fprintf(&b, "%s are free", size.Of(free))
 	}
-	fmt.Fprintf(&b, " (held %s of %s that the %s allows; in use %s, behind work %s, fragmented %s)", terminal.Size(e.Held), terminal.Size(e.May), e.Bound,
-		terminal.Size(e.Used), terminal.Size(e.Behind), terminal.Size(e.Fragmented))
+	fmt.Fprintf(&b, " (held %s of %s that the %s allows; in use %s, behind work %s, fragmented %s)", size.Of(e.Held), size.Of(e.May), e.Bound,
+		size.Of(e.Used), size.Of(e.Behind), size.Of(e.Fragmented))
 	b.WriteString(holdersText(e.Holders, e.MoreHolders, e.MoreBytes))
 	if e.Err != nil {
 		fmt.Fprintf(&b, "; %v", e.Err)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 )
 
 // share bounds what a backend holds of the device: its pool and the mappings of isolated blocks together. Memory comes in
@@ -91,7 +92,7 @@ func (r *tracker) mayIsolate() error {
 		return nil
 	}
 	if held := r.memory.held() + r.mapper.Mapped(); held > bound {
-		return fmt.Errorf("%w for an isolated block: %w: %d bytes would be held, and %d may be", core.ErrOutOfMemory, errShare, held, bound)
+		return fmt.Errorf("%w for an isolated block: %w: %s would be held, and %s may be", core.ErrOutOfMemory, errShare, size.Of(held), size.Of(bound))
 	}
 	return nil
 }

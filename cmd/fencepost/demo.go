@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/demo"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -176,7 +177,7 @@ func printDemo(c *console, r *demo.Report) {
 		}
 	}
 	c.printf("\n  memory        peak %s requested, %s with guard, %s reserved; %s at the end; budget %s\n",
-		terminal.Size(r.Bytes.PeakRequested), terminal.Size(r.Bytes.Peak), terminal.Size(r.Bytes.PeakReserved), terminal.Size(r.Bytes.End), terminal.Size(r.Bytes.Budget))
+		size.Of(r.Bytes.PeakRequested), size.Of(r.Bytes.Peak), size.Of(r.Bytes.PeakReserved), size.Of(r.Bytes.End), size.Of(r.Bytes.Budget))
 	c.printf("  launches      %d, of which %d (%.0f%%) use a block that another stream wrote last\n",
 		r.Launches, r.CrossStreamLaunches, percent(r.CrossStreamLaunches, r.Launches))
 	c.printf("  waits         %d queued, %d not needed\n", r.WaitsQueued, r.WaitsElided)
@@ -192,7 +193,7 @@ func printDemo(c *console, r *demo.Report) {
 	c.printf("  guard         %s: %d blocks guarded, %d skipped (out of memory); %d comparisons, %d skipped\n",
 		g.Mode, g.Guarded, g.Unguarded, g.Verified, g.Unchecked)
 	c.printf("  quarantine    held at most %s; %d blocks evicted, %d refusals avoided by evicting\n",
-		terminal.Size(g.QuarantinePeak), g.Evicted, g.Relieved)
+		size.Of(g.QuarantinePeak), g.Evicted, g.Relieved)
 	printFindings(c, r)
 	for _, e := range r.Errors {
 		c.printf("  error         %s\n", e)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -118,6 +119,6 @@ func (p *progress) show() string {
 	p.last, p.lastAt = done, now
 	s, spans := p.rt.Stats(), p.spans.pipe.Counts()
 	return fmt.Sprintf("live %s of %s, quarantined %s; freed %s (serves its stream until the device has passed it) | %.0f ops/s | waits %d queued, %d not needed | spans %d started %d dropped | findings %d",
-		terminal.Size(s.Live.Bytes), terminal.Size(s.Limit), terminal.Size(s.Quarantined.Bytes), terminal.Size(s.Pending.Bytes), rate,
+		size.Of(s.Live.Bytes), size.Of(s.Limit), size.Of(s.Quarantined.Bytes), size.Of(s.Pending.Bytes), rate,
 		s.WaitsQueued, s.WaitsElided, spans.Started, spans.Dropped+spans.Failed, p.rt.Findings().Total())
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/internal/audit"
-	"github.com/fencepost-gpu/fencepost/internal/terminal"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
 )
@@ -113,7 +113,7 @@ func replayFile(ctx context.Context, c *console, file string, how playing) (int,
 	report, err := replay.Play(ctx, trace, replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: poolOf(rt, how.cfg), Speed: how.flags.speed,
 		Draining: func() func() {
 			return startLine(c, func() string {
-				return fmt.Sprintf("all rows are played; waiting until the device has freed %s", terminal.Size(rt.Stats().Pending.Bytes))
+				return fmt.Sprintf("all rows are played; waiting until the device has freed %s", size.Of(rt.Stats().Pending.Bytes))
 			})
 		}})
 	left, closeErr := rt.Close(context.WithoutCancel(ctx))
@@ -156,8 +156,8 @@ func printReplay(c *console, r *replay.Report) {
 	c.printf("%s (%s) through %s\n", r.File, r.Format, r.Resource)
 	c.printf("  events         %d: %d allocations, %d frees, %d recorded failures, %d without memory, in %.2fs, %.2fs of that after the last row\n",
 		r.Events, r.Allocations, r.Frees, r.RecordedFailures, r.Empty, r.Seconds, r.DrainSeconds)
-	c.printf("  requested      peak live %d bytes (%s), end live %d bytes in %d blocks\n", r.PeakLive, terminal.Size(r.PeakLive), r.EndLive, r.LeftLiveBlocks)
-	c.printf("  device         peak reserved %d bytes (%s); %s\n", r.PeakReserved, terminal.Size(r.PeakReserved), agreement(r.Drift))
+	c.printf("  requested      peak live %d bytes (%s), end live %d bytes in %d blocks\n", r.PeakLive, size.Of(r.PeakLive), r.EndLive, r.LeftLiveBlocks)
+	c.printf("  device         peak reserved %d bytes (%s); %s\n", r.PeakReserved, size.Of(r.PeakReserved), agreement(r.Drift))
 	for _, op := range slices.Sorted(maps.Keys(r.Latency)) {
 		l := r.Latency[op]
 		c.printf("  %-14s %d: p50 %v, p90 %v, p99 %v, max %v\n", op, l.Count,
@@ -179,7 +179,7 @@ func printReplay(c *console, r *replay.Report) {
 			break
 		}
 		c.printf("  failed then    line %d: %d bytes (%s) on stream %d, with %d bytes live in %d blocks; among the recorded addresses the largest free range had %d bytes%s\n",
-			f.Line, f.Bytes, terminal.Size(f.Bytes), f.Stream, f.Live, f.LiveBlocks, f.LargestFree, because(f.Error))
+			f.Line, f.Bytes, size.Of(f.Bytes), f.Stream, f.Live, f.LiveBlocks, f.LargestFree, because(f.Error))
 	}
 	if r.Refusals > 0 {
 		c.printf("  refusals       %d, with %d frees of refused blocks not played; the first: %s\n", r.Refusals, r.RefusedFrees, r.FirstRefusal)

@@ -4,11 +4,12 @@ import (
 	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 )
 
 func outOfMemory(m *method, bytes uint64, p *pool) error {
-	text := fmt.Sprintf("%d bytes asked for; the pool holds %d with %d in use, all pools hold %d of %d",
-		bytes, p.stats.Reserved, p.stats.Used, p.heap.reserved, p.heap.capacity)
+	text := fmt.Sprintf("%s asked for; the pool holds %s with %s in use, all pools hold %s of %s",
+		size.Of(bytes), size.Of(p.stats.Reserved), size.Of(p.stats.Used), size.Of(p.heap.reserved), size.Of(p.heap.capacity))
 	if err := p.heap.machine; err != nil {
 		text += "; the machine has no more: " + err.Error()
 		p.heap.machine = nil

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 )
 
 // physical is memory of MemCreate. It lives as long as its handle or its
@@ -66,7 +67,7 @@ func (d *Device) MemCreate(bytes uint64) (driver.MemHandle, error) {
 		return 0, fault(mMemCreate, driver.OutOfMemory, "injected by OutOfMemoryAt")
 	}
 	if left := d.memory.capacity - d.memory.reserved; bytes > left {
-		return 0, fault(mMemCreate, driver.OutOfMemory, fmt.Sprintf("%d bytes asked for; %d are neither a pool's nor a handle's", bytes, left))
+		return 0, fault(mMemCreate, driver.OutOfMemory, fmt.Sprintf("%s asked for; %s of the device are left beside pools and handles", size.Of(bytes), size.Of(left)))
 	}
 	d.memory.reserved += bytes
 	return d.created.put(&physical{bytes: bytes, handle: true}), nil

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
-	"github.com/fencepost-gpu/fencepost/internal/terminal"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -105,7 +105,7 @@ func (r *Rules) lookAtLevels(now Reading, at time.Time) {
 		r.seen(names.HealthMemoryLimit, at).sign.Text = "nothing is left of the limit in " + now.Exhausted
 	}
 	if lasts(&r.beyondFrom, now.Beyond > 0, at, beyondTime) {
-		r.seen(names.HealthMemoryLimit, at).sign.Text = terminal.Size(now.Beyond) + " more of the device than the budget are held"
+		r.seen(names.HealthMemoryLimit, at).sign.Text = size.Of(now.Beyond) + " more of the device than the budget are held"
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -124,12 +125,13 @@ func (p *printer) around(s *Surroundings) {
 	}
 	p.line("             %s", strings.Join(numbers, ", "))
 	m := s.Memory
-	p.line("  memory     live %d, pending %d, quarantined %d of %d bytes; %d launches", m.Live, m.Pending, m.Quarantined, m.Limit, m.Launches)
+	p.line("  memory     live %s, pending %s, quarantined %s of %s; %d launches",
+		size.Of(m.Live), size.Of(m.Pending), size.Of(m.Quarantined), size.Of(m.Limit), m.Launches)
 	if m.Reserved > 0 {
 		var pool phrase
-		pool.add(true, "held %d, cached %d", m.Reserved, m.Cached)
-		pool.add(m.Fragmented > 0, ", fragmented %d", m.Fragmented)
-		pool.add(m.PoolLimit > 0, "; at most %d", m.PoolLimit)
+		pool.add(true, "held %s, cached %s", size.Of(m.Reserved), size.Of(m.Cached))
+		pool.add(m.Fragmented > 0, ", fragmented %s", size.Of(m.Fragmented))
+		pool.add(m.PoolLimit > 0, "; at most %s", size.Of(m.PoolLimit))
 		p.line("  pool       %s", pool)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 )
 
 var errOverLimit = fmt.Errorf("%w: no more may be held", core.ErrOutOfMemory)
@@ -142,7 +143,7 @@ func (s *Store) takeDown(r run) error {
 	defer s.mu.Unlock()
 	if err != nil {
 		s.remains = append(s.remains, r)
-		return fmt.Errorf("%d bytes at %#x are taken down by a later reap: %w", r.n*s.page, s.addr(r.first), err)
+		return fmt.Errorf("%s at %#x are taken down by a later reap: %w", size.Of(r.n*s.page), s.addr(r.first), err)
 	}
 	s.vacate(r)
 	return nil

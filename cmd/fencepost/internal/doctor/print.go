@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -66,7 +67,7 @@ func (d Device) print(p printer) {
 	p.line("UUID", "%s", d.UUID)
 	p.line("PCI", "%s", d.PCIBusID)
 	p.line("capability", "%s, %d multiprocessors, built-in kernels %s", d.Capability, d.Multiprocessors, yes(d.Kernels))
-	p.line("memory", "%s%s", terminal.Size(d.TotalBytes), d.freeText())
+	p.line("memory", "%s%s", size.Of(d.TotalBytes), d.freeText())
 	p.line("memory pools", "%s", yes(d.MemoryPools))
 	p.line("virtual memory", "%s", yes(d.VirtualMemory))
 	p.line("modes", "compute %s, ECC %s%s", d.ComputeMode, map[bool]string{true: "on", false: "off"}[d.ECC], prefixed(", MIG ", d.MIG))
@@ -76,7 +77,7 @@ func (d Device) freeText() string {
 	if d.FreeBytes == 0 {
 		return ""
 	}
-	text := fmt.Sprintf(", %s free", terminal.Size(d.FreeBytes))
+	text := fmt.Sprintf(", %s free", size.Of(d.FreeBytes))
 	if d.Processes < 0 { // not known, which is not none
 		return text
 	}
@@ -110,7 +111,7 @@ func limit(bytes uint64) string {
 	if bytes == 0 {
 		return "no limit"
 	}
-	return "at most " + terminal.Size(bytes)
+	return "at most " + size.Of(bytes)
 }
 
 func (r *Report) printSelfTest(p printer) {
@@ -119,10 +120,10 @@ func (r *Report) printSelfTest(p printer) {
 	if t.Device != nil {
 		p.line("device", "%s", t.Device)
 		p.line("stack", "%s", t.Stack)
-		p.line("budget", "%s", terminal.Size(t.Budget))
+		p.line("budget", "%s", size.Of(t.Budget))
 	}
 	for _, l := range t.Limits {
-		p.line("limit by "+l.Source, "%s in %s, %s used, so the runtime may hold %s", terminal.Size(l.Bytes), l.Name, terminal.Size(l.Used), terminal.Size(l.Allowed))
+		p.line("limit by "+l.Source, "%s in %s, %s used, so the runtime may hold %s", size.Of(l.Bytes), l.Name, size.Of(l.Used), size.Of(l.Allowed))
 	}
 	if t.Pool != nil {
 		p.line("pool", "%s", t.Pool)
@@ -143,11 +144,11 @@ func (r *Report) printSelfTest(p printer) {
 
 // String is the pool in a line.
 func (p *Pool) String() string {
-	text := fmt.Sprintf("%s held, %s of it cached", terminal.Size(p.Reserved), terminal.Size(p.Cached))
+	text := fmt.Sprintf("%s held, %s of it cached", size.Of(p.Reserved), size.Of(p.Cached))
 	if !p.Own {
 		return "the driver's, " + text
 	}
-	return fmt.Sprintf("our own, %s, %s fragmented, %s", text, terminal.Size(p.Fragmented), limit(p.Limit))
+	return fmt.Sprintf("our own, %s, %s fragmented, %s", text, size.Of(p.Fragmented), limit(p.Limit))
 }
 
 func (r *Report) printProblems(p printer) {
