@@ -45,6 +45,6 @@ func TestThePageShowsWhatTheDeviceDid(t *testing.T) {
 	p.until("the wait to be drawn as long as it was", `document.querySelector("#timeline i.held").getBoundingClientRect().width > 2`)
 	p.do("choosing it", chromedp.Click("#timeline i.held"))
 	p.contains("#timeline-work", "it writes what")
-	p.contains("#timeline-work", "lease "+other.ID().String())
+	p.contains("#timeline-work", "stream "+other.ID().String()+",")
 	p.contains("#timeline-work", "trace ")
 }

@@ -21,7 +21,7 @@ export function details(answer, asked) {
 function block(b) {
   const facts = el("div", {}, el("h3", { textContent: `${b.tag} #${b.generation}` }), pairs([
     ["state", b.state], ["held for", duration(b.age_ms)], ["bytes", `${bytes(b.bytes)} (${count(b.bytes)})`],
-    ["asked for", `${bytes(b.requested)} (${count(b.requested)})`], ["address", b.ptr], ["stream", b.stream ? `lease ${b.stream}` : "default"],
+    ["asked for", `${bytes(b.requested)} (${count(b.requested)})`], ["address", b.ptr], ["stream", b.stream ? `${b.stream}` : "default"],
   ]));
   return el("div", { className: "block" }, facts, stack(b.stack), uses(b.uses));
 }
@@ -38,6 +38,6 @@ function stack(lines) {
 function uses(list) {
   const head = el("h4", { textContent: "Last declared uses" });
   if (!list?.length) return el("div", {}, head, el("p", { className: "quiet", textContent: "none are kept" }));
-  const row = (u) => el("tr", {}, el("td", { textContent: u.launch || "–" }), el("td", { className: "n", textContent: u.id ? `${u.id}` : "" }), el("td", { textContent: u.access }), el("td", { textContent: u.stream ? `lease ${u.stream}` : "default" }), el("td", { className: "n", textContent: u.age_ms < 0 ? "" : `${duration(u.age_ms)} ago` }));
+  const row = (u) => el("tr", {}, el("td", { textContent: u.launch || "–" }), el("td", { className: "n", textContent: u.id ? `${u.id}` : "" }), el("td", { textContent: u.access }), el("td", { textContent: u.stream ? `stream ${u.stream}` : "default" }), el("td", { className: "n", textContent: u.age_ms < 0 ? "" : `${duration(u.age_ms)} ago` }));
   return el("div", {}, head, el("table", {}, el("tbody", {}, ...list.map(row))));
 }

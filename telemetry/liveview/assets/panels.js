@@ -112,7 +112,7 @@ export function streams(s) {
   });
   const order = s.list.slice().sort((a, b) => a.number - b.number);
   keyed(byID("streams").tBodies[0], s.list, (x) => x.number, (x) => {
-    const row = cells(["", "n", "name", "n", "name", "n", "", "n", "n", "n", "n", "", "where"]);
+    const row = cells(["n", "", "name", "n", "name", "n", "", "n", "n", "n", "n", "", "where"]);
     row.cells[6].append(el("span", { className: "bar" }, el("i")), el("span"));
     row.cells[11].append(el("span", { className: "after" }));
     return row;
@@ -120,7 +120,7 @@ export function streams(s) {
     const held = x.lease || x.name;
     row.className = held ? "" : "idle";
     const behind = x.busy ? null : x.seq - x.completed;
-    const texts = [x.name || `s${x.number}`, x.lease ? String(x.lease) : "–", x.lease ? x.tag : x.name ? "" : "idle", x.lease ? duration(x.age_ms) : "", x.last ?? "", x.busy ? "busy" : count(x.seq)];
+    const texts = [x.name || (x.lease ? String(x.lease) : "–"), `q${x.number}`, x.lease ? x.tag : x.name ? "" : "idle", x.lease ? duration(x.age_ms) : "", x.last ?? "", x.busy ? "busy" : count(x.seq)];
     texts.forEach((text, i) => setText(row.cells[i], text));
     row.cells[2].title = x.tag ?? "";
     row.cells[6].firstChild.firstChild.style.width = behind === null ? "0" : `${100 * (1 - Math.min(behind, 64) / 64)}%`;
@@ -135,6 +135,9 @@ export function streams(s) {
   });
 }
 
+/** called is what findings call a stream: by the number of its lease. */
+const called = (x) => x.name || (x.lease ? `stream ${x.lease}` : `queue q${x.number}, idle`);
+
 /** ordered draws a square for each stream: the stronger, the closer to that
  * stream's newest event everything that is enqueued here comes. */
 function ordered(at, x, order, known) {
@@ -148,7 +151,7 @@ function ordered(at, x, order, known) {
     const behind = seq == null ? null : (known.get(o.number).seq || seq) - seq;
     square.className = o.number === x.number ? "self" : "";
     square.style.background = behind === null || o.number === x.number ? "" : shade(behind);
-    square.title = o.number === x.number ? "" : `${o.name || `s${o.number}`}: ${seq == null ? "nothing" : `up to ${count(seq)}${behind > 0 ? `, ${count(behind)} behind its newest` : ", all of it"}`}`;
+    square.title = o.number === x.number ? "" : `${called(o)}: ${seq == null ? "nothing" : `up to ${count(seq)}${behind > 0 ? `, ${count(behind)} behind its newest` : ", all of it"}`}`;
   });
 }
 

@@ -1,15 +1,16 @@
-// What the device did in the last seconds, a row for each stream.
+// What the device did in the last seconds, a row for each queue: a stream of the driver's, which
+// serves one lease after another.
 
 import { byID, el, keyed, setText } from "./dom.js";
 import { count, counted, duration } from "./format.js";
 
-const most = 16; // streams that are drawn, the busiest
+const most = 16; // queues that are drawn, the busiest
 
 let chosen = null; // the work whose waits are written out
 
 const named = (w) => (w.id ? `${w.name || "launch"} #${w.id}` : "memory used again");
 const exact = (ms) => (ms < 1 ? `${Math.round(ms * 1000)} µs` : ms < 1000 ? `${ms.toFixed(ms < 10 ? 2 : 1)} ms` : duration(ms));
-const said = (w) => [`${named(w)} on s${w.stream}, lease ${w.lease}: ${w.id ? `ran ${exact(w.began - w.ended)}` : ""}`, ...(w.waits ?? []), w.trace ? `trace ${w.trace}` : ""].filter(Boolean);
+const said = (w) => [`${named(w)} on ${w.lease ? `stream ${w.lease}` : "the default stream"}, queue q${w.stream}: ${w.id ? `ran ${exact(w.began - w.ended)}` : ""}`, ...(w.waits ?? []), w.trace ? `trace ${w.trace}` : ""].filter(Boolean);
 
 /** timeline asks for the newest of a device and draws it. Without one the section is not there. */
 export async function timeline(device) {
@@ -27,18 +28,18 @@ export async function timeline(device) {
 
 function draw(t) {
   const reach = Math.max(t.reach_ms, 0.001);
-  const streams = new Map();
+  const queues = new Map();
   for (const w of t.works) {
-    if (!streams.has(w.stream)) streams.set(w.stream, []);
-    streams.get(w.stream).push(w);
+    if (!queues.has(w.stream)) queues.set(w.stream, []);
+    queues.get(w.stream).push(w);
   }
   const busy = (works) => works.reduce((ms, w) => ms + w.reached - w.ended, 0);
-  const shown = [...streams].sort((a, b) => busy(b[1]) - busy(a[1])).slice(0, most).sort((a, b) => a[0] - b[0]);
+  const shown = [...queues].sort((a, b) => busy(b[1]) - busy(a[1])).slice(0, most).sort((a, b) => a[0] - b[0]);
   const parts = [`the launches that were timed in the last ${exact(reach)}`];
-  if (shown.length < streams.size) parts.push(`${counted(streams.size - shown.length, "stream")} not shown`);
+  if (shown.length < queues.size) parts.push(`${counted(queues.size - shown.length, "queue")} not shown`);
   if (t.omitted) parts.push(`${t.omitted === 1 ? "1 launch" : `${count(t.omitted)} launches`} not shown`);
   setText(byID("timeline-note"), t.works.length ? parts.join(", ") : "no launch was timed in the last seconds");
-  keyed(byID("timeline"), shown, ([stream]) => stream, ([stream]) => el("div", { className: "lane" }, el("span", { className: "n", textContent: `s${stream}` }), el("div", { className: "bars" })), (lane, [, works]) => {
+  keyed(byID("timeline"), shown, ([queue]) => queue, ([queue]) => el("div", { className: "lane" }, el("span", { className: "n", textContent: `q${queue}` }), el("div", { className: "bars" })), (lane, [, works]) => {
     lane.lastChild.replaceChildren(...works.flatMap((w) => bars(w, reach)));
   });
   keyed(byID("held-up"), t.held_up, (r) => r.trace, () => el("li", {}, el("b"), el("span"), el("span", { className: "quiet mono" })), (node, r) => {
