@@ -7,9 +7,15 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/audit"
 )
 
+// listen sets a listener until the test ends.
+func listen(t *testing.T, f func(error)) {
+	before := audit.Listen(f)
+	t.Cleanup(func() { audit.Listen(before) })
+}
+
 func TestACounterCountsBesideTheListenerBefore(t *testing.T) {
 	told := 0
-	defer audit.Listen(audit.Listen(func(error) { told++ }))
+	listen(t, func(error) { told++ })
 	wrong := func() { audit.Check(func() error { return errors.New("wrong") }) }
 	c := audit.Count()
 	audit.Check(func() error { return nil })
@@ -24,6 +30,6 @@ func TestACounterCountsBesideTheListenerBefore(t *testing.T) {
 }
 
 func TestNothingIsCheckedWithoutAListener(t *testing.T) {
-	defer audit.Listen(audit.Listen(nil))
+	listen(t, nil)
 	audit.Check(func() error { t.Error("checked"); return nil })
 }

@@ -120,13 +120,14 @@ func TestAnUnknownBugIsRefusedWithTheKindsThereAre(t *testing.T) {
 }
 
 func TestADemoCountsRefusalsThatContradictThemselves(t *testing.T) {
-	defer audit.Listen(audit.Listen(func(error) {})) // in place of the panic
+	panics := audit.Listen(func(error) {})
+	t.Cleanup(func() { audit.Listen(panics) })
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Streams: Streams})
 	must.Do(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	refuseOnce := sync.OnceFunc(func() {
-		refuse.Budget(&core.OutOfBudgetError{Requested: 10, Remaining: 20, Limit: 100})
+		_ = refuse.Budget(&core.OutOfBudgetError{Requested: 10, Remaining: 20, Limit: 100})
 		cancel()
 	})
 	d, err := New(rt, func(ctx context.Context) (context.Context, func()) { return ctx, refuseOnce }, nil)
