@@ -41,7 +41,11 @@ func fitCommand(c *console, code *int) *cobra.Command {
 		Long: `Fit plays a history through the real stack, on a simulated device with the memory
 of a machine, and says whether it fits, by which margin, how many requests would
 be refused, and the smallest memory on which none is. Fragmentation, padding, the
-guard's red zones and its quarantine are in it. Time is the recording's.
+guard's red zones and its quarantine are in it. Time is the recording's, also for
+the guard's rate of samples.
+
+Runs differ in how late the device is, and in the blocks that a guard chooses by
+chance. So it says an interval: a limit of the upper end refuses nothing.
 
 The history is a file that replay reads, or is asked of a running process: name
 a URL such as http://127.0.0.1:9464. A log has the guard's padding and quarantine
@@ -55,7 +59,8 @@ what they do is played when they are in.
 What the CUDA context, libraries and other processes take is in no history: see
 --aside.
 
-Exit codes: 0 it fits; 1 it does not; 2 the file or a flag is bad; 130 Ctrl-C.`,
+Exit codes: 0 it fits; 1 it does not, or that is not sure; 2 the file or a flag is
+bad; 130 Ctrl-C.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			*code, err = runFit(cmd.Context(), c, f, args[0])
@@ -170,7 +175,7 @@ func runFit(ctx context.Context, c *console, f fitFlags, from string) (int, erro
 	if err != nil {
 		return exitBadInput, err
 	}
-	doing.Store(fmt.Sprintf("playing %d rows a dozen times", len(trace.Rows)))
+	doing.Store(fmt.Sprintf("playing %d rows some dozens of times", len(trace.Rows)))
 	c.complainOf(from, trace.Passed)
 	if at, ok := asURL(from); ok && f.resident == "" {
 		m.Resident, err = f.askResident(ctx, at, trace)
@@ -268,23 +273,67 @@ func printFit(c *console, r *fit.Report) {
 	if r.Unplayed > 0 {
 		c.printf("              %d more are of jobs that were refused\n", r.Unplayed)
 	}
-	c.printf("  live        peak %d bytes (%s), as the program asks for it\n", r.PeakLive, terminal.Size(r.PeakLive))
-	c.printf("  charged     peak %d bytes (%s), with padding, pending and quarantined\n", r.PeakCharged, terminal.Size(r.PeakCharged))
-	c.printf("  held        peak %d bytes (%s) of the device, with what is free beside blocks\n", r.PeakReserved, terminal.Size(r.PeakReserved))
-	c.printf("  needs       %d bytes (%s): the smallest memory on which nothing is refused, within %s; found by replays\n", r.Needs, terminal.Size(r.Needs), terminal.Size(r.Within))
+	c.printf("  live        peak %d bytes (%s), as the program asks for it%s\n", r.PeakLive, fit.Size(r.PeakLive), orNone(r.Quarantined, ", of which the recording's guard may have had up to %s in quarantine"))
+	c.printf("  charged     peak %d bytes (%s), with padding, pending and quarantined\n", r.PeakCharged, fit.Size(r.PeakCharged))
+	c.printf("  held        peak %s of the device%s, with what is free beside blocks\n", between(r.PeakReservedLeast, r.PeakReserved), heldOn(r))
+	if r.Needs == r.NeedsLeast {
+		c.printf("  needs       %d bytes (%s): the smallest memory on which nothing is refused, within %s; found by replays\n", r.Needs, fit.Size(r.Needs), terminal.Size(r.Within))
+	} else {
+		c.printf("  needs       %s: a limit of the upper end refuses nothing; the lower end is what the best of %d ways to play it takes, within %s\n", between(r.NeedsLeast, r.Needs), r.Plays, terminal.Size(r.Within))
+	}
+	c.printf("  guard       %s\n", guardLine(r))
 	c.printf("  over time   %s\n", r.Bars(60))
 	if r.Failed > 0 {
 		c.printf("  failed      %d requests were refused when this was recorded; it is not known what they would have become, and they are not played\n", r.Failed)
 	}
-	if r.Uncertain {
-		c.printf("  not sure    this is the history of a process: if that has many streams it lacks some frees, too, and less may be needed; a log (Config.LogSinks) has all\n")
-	}
-	if r.LowerBounds {
-		c.printf("  at least    the history lacks some of its program: more may be needed (%s of what was live before it is known, and counted)\n", terminal.Size(r.Earlier))
+	earlier := fmt.Sprintf("(%s of what was live before it is known, and counted)", terminal.Size(r.Earlier))
+	switch {
+	case r.Uncertain:
+		c.printf("  not sure    a process's history lacks some of its program: more may be needed %s, or less where many streams lost frees; a log (Config.LogSinks) has all\n", earlier)
+	case r.LowerBounds:
+		c.printf("  at least    the history lacks some of its program: more may be needed %s\n", earlier)
 	}
 	if j := r.Jobs; j != nil {
 		printJobs(c, j)
 	}
+}
+
+// between is an interval of bytes, or its one value.
+func between(least, most uint64) string {
+	if least == most {
+		return fmt.Sprintf("%d bytes (%s)", most, fit.Size(most))
+	}
+	return fmt.Sprintf("%d to %d bytes (%s to %s)", least, most, fit.Size(least), fit.Size(most))
+}
+
+// orNone is a text with a size, or nothing for 0 bytes.
+func orNone(bytes uint64, text string) string {
+	if bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf(text, fit.Size(bytes))
+}
+
+// heldOn says under which limit the peaks are, if that is not the memory that was asked about.
+func heldOn(r *fit.Report) string {
+	switch {
+	case r.Memory > 0:
+		return ""
+	case r.Jobs != nil && r.Jobs.AtOnce > 0:
+		return " under a limit of what is needed"
+	}
+	return " without a limit"
+}
+
+// guardLine says which guard the figures are with.
+func guardLine(r *fit.Report) string {
+	switch r.Guard {
+	case fit.Recorded:
+		return "none but the padding that the recording has; --guard sample plays the default guard"
+	case fit.RecordedSample:
+		return "the recording's, which chose blocks by chance: it may choose others, and at any rate"
+	}
+	return r.Guard
 }
 
 func printJobs(c *console, j *fit.Jobs) {

@@ -4,7 +4,6 @@ package fit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
@@ -45,38 +43,51 @@ type Report struct {
 	Resource string `json:"resource"`
 	// Memory is the machine's, 0 if it was not said.
 	Memory uint64 `json:"memory_bytes"`
-	// Fits: no request is refused, and no job. Margin is Memory less Needs.
+	// Guard is the guard that was played: the machine's, or else [Recorded] or [RecordedSample].
+	Guard string `json:"guard"`
+	// Fits: Memory is at least Needs. Margin is Memory less Needs.
 	Fits   bool  `json:"fits"`
 	Margin int64 `json:"margin_bytes"`
-	// Needs is the smallest memory on which none was refused, within Within: found by bisection, of
-	// which each step plays everything.
-	Needs  uint64 `json:"needs_bytes"`
-	Within uint64 `json:"needs_within_bytes"`
-	// Requests is how many allocations there are, Refused how many of them were refused, FirstRefusal the
+	// NeedsLeast to Needs is the interval in which the smallest memory lies that refuses a run nothing. A limit of Needs refuses nothing.
+	// Runs differ in the blocks that a guard chooses by chance, and in how far the device is behind. NeedsLeast is found by bisection
+	// of replays without either, to Within; on Needs none of the Plays was refused anything, nor on what is a hundredth less.
+	// With the direct backend and no such guard they are the same.
+	NeedsLeast uint64 `json:"needs_least_bytes"`
+	Needs      uint64 `json:"needs_bytes"`
+	Within     uint64 `json:"needs_within_bytes"`
+	// Plays is how many ways of going the figures are of.
+	Plays int `json:"plays"`
+	// Requests is how many allocations there are, Refused how many of them the play refused that refused most, FirstRefusal its
 	// first. Unplayed are those of jobs that were refused.
 	Requests     uint64 `json:"requests"`
 	Refused      uint64 `json:"refused"`
 	FirstRefusal string `json:"first_refusal,omitempty"`
 	Unplayed     uint64 `json:"unplayed,omitempty"`
+	// The peaks are those on Memory, or without one where there is plenty; if jobs are let in, on Needs.
 	// PeakLive is the most that is live as the program asks for it, PeakCharged the most that counts against a budget:
-	// with padding, red zones, what is pending and in quarantine. PeakReserved is the most that is held of the device,
-	// with what is free beside blocks; with the direct backend that is not known, and it is that of the blocks.
-	PeakLive     uint64 `json:"peak_live_bytes"`
-	PeakCharged  uint64 `json:"peak_charged_bytes"`
-	PeakReserved uint64 `json:"peak_reserved_bytes"`
+	// with padding, red zones, what is pending and in quarantine. PeakReservedLeast to PeakReserved is the most that is held of the device,
+	// with what is free beside blocks; with the direct backend that is not known, and it is that of the blocks. It may be more than Needs:
+	// a pool grows before it waits, and a guard keeps what nothing else asks for. It is what the plays held, and no promise.
+	PeakLive          uint64 `json:"peak_live_bytes"`
+	PeakCharged       uint64 `json:"peak_charged_bytes"`
+	PeakReservedLeast uint64 `json:"peak_reserved_least_bytes"`
+	PeakReserved      uint64 `json:"peak_reserved_bytes"`
 	// LowerBounds: the recording lacks some of its program, so all of this may be more. Earlier is how much of what was live
 	// before it is known, and counted from its beginning. Failed are requests that were refused when it was recorded: they are not played.
 	LowerBounds bool `json:"lower_bounds"`
 	// Uncertain: the recording is a process's history and may have lost frees too, so that all of this may be less.
-	Uncertain bool   `json:"uncertain"`
-	Earlier   uint64 `json:"earlier_bytes"`
-	Failed    uint64 `json:"recorded_failures"`
+	Uncertain bool `json:"uncertain"`
+	// Quarantined is how much of PeakLive may have been in quarantine: of a guard that chooses blocks by chance, the
+	// recording has a block's free where the guard let the block go. The lower ends are less by that.
+	Quarantined uint64 `json:"recorded_quarantine_bytes,omitempty"`
+	Earlier     uint64 `json:"earlier_bytes"`
+	Failed      uint64 `json:"recorded_failures"`
 	// Jobs is nil if the recording has none.
 	Jobs   *Jobs `json:"jobs,omitempty"`
 	course course
 }
 
-// Predict plays the trace. It takes a dozen replays, of some microseconds for a row each. Errors are those of the stack, [core.InvalidRequestError] for what no machine can be, and ctx's.
+// Predict plays the trace. It takes a dozen replays, of some microseconds for a row each, and some thirty more where runs differ. Errors are those of the stack, [core.InvalidRequestError] for what no machine can be, and ctx's.
 func Predict(ctx context.Context, t *alloctrace.Trace, m Machine) (*Report, error) {
 	if m.Memory > 0 && m.Memory < sim.Granule || m.Memory > MostMemory {
 		return nil, invalid("--memory", fmt.Sprintf("%d bytes: say %d to %d", m.Memory, sim.Granule, uint64(MostMemory)))
@@ -107,6 +118,11 @@ type plan struct {
 	jobs    *jobs
 	// earlierBlocks were live before the recording, and the sizes of some are known.
 	earlierBlocks, earlierBytes uint64
+	// least and others are its plays. sampled says that a guard draws in some; plenty is a memory on which all fit.
+	least   play
+	others  []play
+	sampled bool
+	plenty  uint64
 }
 
 // outcome is what a memory comes to.
@@ -129,36 +145,99 @@ func (o *outcome) holds() uint64 {
 }
 
 func (p *plan) predict(ctx context.Context) (*Report, error) {
+	p.choosePlays()
 	enough, err := p.enough(ctx)
 	if err != nil {
 		return nil, err
 	}
-	at, asked := enough, p.machine.Memory
+	r := &Report{File: p.trace.Name, Format: p.trace.Format.String(), Resource: enough.report.Resource, Memory: p.machine.Memory, Plays: 1 + len(p.others),
+		LowerBounds: enough.report.LowerBounds || p.earlierBlocks > 0 || p.trace.Holes != alloctrace.NoHoles, Uncertain: p.trace.Holes == alloctrace.UnknownHoles,
+		Earlier: p.earlierBytes + p.machine.Resident, Failed: enough.report.RecordedFailures, Guard: p.guard()}
+	asked, at := p.machine.Memory, enough
 	if asked > 0 {
-		if at, err = p.try(ctx, asked); err != nil {
+		if at, err = p.try(ctx, asked, p.least); err != nil {
 			return nil, err
 		}
 	}
-	r := &Report{File: p.trace.Name, Format: p.trace.Format.String(), Resource: at.report.Resource, Memory: asked, Fits: at.fits(), Refused: at.report.Refusals,
-		Requests: at.report.Allocations, FirstRefusal: at.report.FirstRefusal, PeakLive: at.peakLive, PeakCharged: at.stats.PeakOutstanding, PeakReserved: at.holds(),
-		LowerBounds: enough.report.LowerBounds || p.earlierBlocks > 0 || p.trace.Holes != alloctrace.NoHoles, Uncertain: p.trace.Holes == alloctrace.UnknownHoles, Earlier: p.earlierBytes + p.machine.Resident, Failed: at.report.RecordedFailures, course: at.course}
-	r.Unplayed = enough.report.Allocations - at.report.Allocations
-	if r.Needs, r.Within, err = p.needs(ctx, enough, at); err != nil {
+	hint := at
+	if len(p.others) > 0 {
+		hint = nil // the answer is the same whatever memory was asked about
+	}
+	if r.NeedsLeast, r.Within, err = p.needs(ctx, enough, hint); err != nil {
 		return nil, err
+	}
+	if r.Needs, err = p.promise(ctx, r.NeedsLeast); err != nil {
+		return nil, err
+	}
+	if p.machine.Guard == "" && p.sampled {
+		r.Quarantined = quarantined(p.rows)
+		r.NeedsLeast -= min(r.Quarantined/sim.Granule*sim.Granule, r.NeedsLeast-sim.Granule)
+	}
+	memory := asked
+	switch {
+	case asked == 0 && p.machine.Jobs > 0: // jobs wait there, so that less is live at once
+		memory = r.Needs
+		if at, err = p.try(ctx, memory, p.least); err != nil {
+			return nil, err
+		}
+	case asked == 0:
+		memory = p.plenty
+	}
+	fits, err := p.spread(ctx, r, memory, at)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case asked >= r.Needs && !fits: // a rare play
+		if r.Needs, err = p.promise(ctx, granules(asked+1)); err != nil {
+			return nil, err
+		}
+	case fits && asked < r.Needs && asked >= r.NeedsLeast+2*sim.Granule: // a promise from here may hold, too
+		if fits, err = p.allFit(ctx, asked-cushion(asked)); err != nil {
+			return nil, err
+		}
+		if fits || asked+cushion(asked)/2 >= r.Needs {
+			r.Needs = asked
+		}
 	}
 	if asked > 0 {
 		r.Margin = int64(asked) - int64(r.Needs)
 	}
+	r.PeakReservedLeast -= min(r.Quarantined, r.PeakReservedLeast)
+	r.Fits = asked == 0 || r.Margin >= 0
+	r.Unplayed = enough.report.Allocations - at.report.Allocations
 	r.Jobs = p.jobs.report(at.admitted, p.machine.Jobs)
 	return r, nil
+}
+
+// spread makes all plays on so much memory, of which at is the least one, and reports whether each fits.
+func (p *plan) spread(ctx context.Context, r *Report, memory uint64, at *outcome) (fits bool, err error) {
+	r.Requests, r.PeakLive, r.course = at.report.Allocations, at.peakLive, at.course
+	r.PeakReservedLeast, fits = math.MaxUint64, true
+	for i := 0; ; i++ {
+		fits = fits && at.fits()
+		if at.report.Refusals > r.Refused {
+			r.Refused, r.FirstRefusal = at.report.Refusals, at.report.FirstRefusal
+		}
+		if i == 0 || !p.others[i-1].lags { // how long frees are pending is the play's and not the program's
+			r.PeakCharged = max(r.PeakCharged, at.stats.PeakOutstanding)
+		}
+		r.PeakReserved, r.PeakReservedLeast = max(r.PeakReserved, at.holds()), min(r.PeakReservedLeast, at.holds())
+		if i == len(p.others) {
+			return fits, nil
+		}
+		if at, err = p.try(ctx, memory, p.others[i]); err != nil {
+			return false, err
+		}
+	}
 }
 
 // enough plays on a device that has enough.
 func (p *plan) enough(ctx context.Context) (*outcome, error) {
 	live, _ := peak(p.rows, nil)
 	for memory := min(MostMemory, 4*min(live, MostMemory)+1<<30); ; memory = min(MostMemory, 4*memory) {
-		o, err := p.try(ctx, memory)
-		if err != nil || o.fits() {
+		o, err := p.try(ctx, memory, p.least)
+		if p.plenty = memory; err != nil || o.fits() {
 			return o, err
 		}
 		if memory == MostMemory {
@@ -167,20 +246,24 @@ func (p *plan) enough(ctx context.Context) (*outcome, error) {
 	}
 }
 
-// needs is the smallest memory on which nothing is refused, and how much smaller it may be.
+// needs is the smallest memory on which the least play is refused nothing, and how much smaller it may be. at, unless it is nil, is
+// what came of it on the memory that was asked about: the answer agrees with that.
 func (p *plan) needs(ctx context.Context, enough, at *outcome) (memory, within uint64, err error) {
 	low, high := enough.peakLive, granules(enough.holds())
 	if p.machine.Jobs > 0 {
 		low = p.jobs.least()
 	}
-	if asked := p.machine.Memory; asked > 0 && at.fits() {
+	asked := p.machine.Memory
+	switch {
+	case at == nil || asked == 0:
+	case at.fits():
 		high = min(high, granules(min(at.holds(), asked)), asked)
-	} else if asked > 0 {
+	default:
 		low = max(low, asked)
 	}
 	low = granules(max(1, low)) - sim.Granule
 	for { // what serves in a larger memory may be a little too little
-		o, err := p.try(ctx, max(high, sim.Granule))
+		o, err := p.try(ctx, max(high, sim.Granule), p.least)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -192,7 +275,7 @@ func (p *plan) needs(ctx context.Context, enough, at *outcome) (memory, within u
 	step := max(sim.Granule, granules(high/1000))
 	for low+step < high {
 		middle := granules(low + (high-low)/2)
-		o, err := p.try(ctx, max(middle, sim.Granule))
+		o, err := p.try(ctx, max(middle, sim.Granule), p.least)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -202,50 +285,51 @@ func (p *plan) needs(ctx context.Context, enough, at *outcome) (memory, within u
 			low = middle
 		}
 	}
-	if asked := p.machine.Memory; asked > 0 && at.fits() {
-		high = min(high, asked) // a guard draws which blocks it pads
+	if at != nil && asked > 0 && at.fits() {
+		high = min(high, asked)
 	}
 	return max(high, sim.Granule), step, nil
+}
+
+// promise is a memory, from least on, on which no play is refused anything, and on which none was that has less. Where plays are
+// random they are a sample of what may happen, so a cushion comes on top.
+func (p *plan) promise(ctx context.Context, least uint64) (memory uint64, err error) {
+	if len(p.others) == 0 {
+		return least, nil
+	}
+	for memory = granules(least); ; memory = granules(memory + memory/400 + 1) {
+		fits, err := p.allFit(ctx, memory)
+		if err != nil {
+			return 0, err
+		}
+		if most := granules(memory + cushion(memory)); fits {
+			if fits, err = p.allFit(ctx, most); err != nil || fits {
+				return most, err
+			}
+		}
+		if memory >= MostMemory {
+			return 0, invalid("history", "a simulated device that serves it has too much memory")
+		}
+	}
+}
+
+// cushion is a hundredth, about what separates the best and the worst of many draws on recorded programs. It covers, too,
+// what the pool does by this machine's clock: it grows faster if it grew just before.
+func cushion(memory uint64) uint64 { return max(memory/100, 2*sim.Granule) }
+
+// allFit reports whether no play is refused anything.
+func (p *plan) allFit(ctx context.Context, memory uint64) (bool, error) {
+	for _, one := range append([]play{p.least}, p.others...) {
+		if o, err := p.try(ctx, memory, one); err != nil || !o.fits() {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // granules rounds up to what a device's memory is a multiple of.
 func granules(bytes uint64) uint64 {
 	return (min(bytes, MostMemory) + sim.Granule - 1) / sim.Granule * sim.Granule
-}
-
-// try plays everything on a device of so much memory.
-func (p *plan) try(ctx context.Context, memory uint64) (_ *outcome, err error) {
-	o := &outcome{admitted: p.jobs.admit(memory, p.machine.Jobs)}
-	trace := &alloctrace.Trace{Name: p.trace.Name, Format: p.trace.Format, Rows: p.rows, Passed: p.trace.Passed}
-	if p.machine.Jobs > 0 {
-		trace.Rows = p.jobs.move(p.rows, o.admitted)
-	}
-	guard := p.machine.Guard
-	if guard == "" {
-		guard = fencepost.GuardOff
-	}
-	// Nothing goes on in the background, whose pace is that of this machine and not of the recording.
-	rt, err := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim, Resource: p.machine.Resource, Guard: guard, Streams: 256, Budget: memory,
-		Sim: sim.Config{Bytes: memory / sim.Granule * sim.Granule}, Pool: cuda.PoolConfig{ReapInterval: -1}, Async: cuda.AsyncConfig{ReapInterval: -1}})
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		_, closing := rt.Close(context.WithoutCancel(ctx))
-		err = errors.Join(err, closing)
-	}()
-	cfg := replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Padded: p.machine.Guard == ""}
-	if p.machine.Resource != fencepost.Direct {
-		cfg.Pool = rt
-	}
-	follows := newFollower(trace.Rows)
-	cfg.Played = func(row *alloctrace.Row) { follows.played(row, rt.Stats) }
-	if o.report, err = replay.Play(ctx, trace, cfg); err != nil {
-		return nil, err
-	}
-	o.stats, o.course = rt.Stats(), follows.course
-	o.peakLive, _ = peak(trace.Rows, nil)
-	return o, nil
 }
 
 // peak is the most bytes that the rows have live at once, of those that may says yes to, and how many they leave live.

@@ -96,15 +96,19 @@ func read(t *testing.T, log string) *alloctrace.Trace {
 }
 
 // What is predicted from a program's log is what the program meets under that limit. Blocks that are free behind
-// another stream's use cannot be joined with others until the device is done, and how long that takes is in no log: there a margin of
-// five percent and 16 MiB is what it takes.
+// another stream's use cannot be joined with others until the device is done, and how long that takes is in no log: what is held
+// may be off by five percent and 16 MiB there.
 func TestAPredictionIsWhatTheProgramMeets(t *testing.T) {
-	for round := range 8 {
+	rounds := 8 // a round takes some seconds beside other tests
+	if testing.Short() {
+		rounds = 4
+	}
+	for round := range rounds {
 		seed := uint64(time.Now().UnixNano())
 		t.Run(fmt.Sprintf("%d/seed=%d", round, seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			cfg := fencepost.Config{Resource: []fencepost.Backend{fencepost.Pool, fencepost.Async, fencepost.Direct}[max(0, random.IntN(5)-2)],
-				Guard: []fencepost.GuardMode{fencepost.GuardOff, fencepost.GuardLedger}[random.IntN(2)], Pool: cuda.PoolConfig{ReapInterval: -1}, Async: cuda.AsyncConfig{ReapInterval: -1}}
+				Guard: []fencepost.GuardMode{fencepost.GuardOff, fencepost.GuardLedger, fencepost.GuardSample}[random.IntN(3)], Pool: cuda.PoolConfig{ReapInterval: -1}, Async: cuda.AsyncConfig{ReapInterval: -1}}
 			steps, uses := program(random), random.IntN(2) == 1 && cfg.Resource == fencepost.Pool
 			_, _, log := run(t, steps, uses, cfg)
 			trace, machine := read(t, log), fit.Machine{Resource: cfg.Resource}
@@ -113,11 +117,14 @@ func TestAPredictionIsWhatTheProgramMeets(t *testing.T) {
 			if uses {
 				margin = needs.Needs/20 + 16<<20
 			}
-			for _, memory := range []uint64{needs.PeakLive * 9 / 10, needs.Needs - needs.Within, needs.Needs + margin, needs.Needs + margin + uint64(random.Int64N(1<<28))} {
-				if uses && needs.PeakLive <= memory && memory < needs.Needs {
+			if over := needs.Needs - needs.NeedsLeast; over > needs.Needs/10+needs.Quarantined+8<<20 {
+				t.Errorf("over %s: it needs %d to %d bytes", cfg.Resource, needs.NeedsLeast, needs.Needs)
+			}
+			for _, memory := range []uint64{needs.PeakLive * 9 / 10, needs.NeedsLeast - needs.Within, needs.Needs, needs.Needs + uint64(random.Int64N(1<<28))} {
+				machine.Memory = max(memory, sim.Granule)
+				if live := needs.PeakLive - needs.Quarantined; (uses || needs.Plays > 1) && live <= machine.Memory && machine.Memory < needs.Needs {
 					continue
 				}
-				machine.Memory = max(memory, sim.Granule)
 				r := must.Get(fit.Predict(t.Context(), trace, machine))(t)
 				limited := cfg
 				if memory < needs.PeakLive {
@@ -126,14 +133,19 @@ func TestAPredictionIsWhatTheProgramMeets(t *testing.T) {
 				limited.Budget, limited.Sim.Bytes = machine.Memory, machine.Memory/sim.Granule*sim.Granule
 				stats, refused, _ := run(t, steps, uses, limited)
 				if r.Fits != (refused == 0) || r.Fits != (r.Margin >= 0) {
-					t.Errorf("over %s in %d bytes: fits %v with a margin of %d, and %d requests were refused", cfg.Resource, machine.Memory, r.Fits, r.Margin, refused)
+					t.Errorf("over %s with guard %s in %d bytes: fits %v with a margin of %d in %d plays of guard %s, and %d requests were refused",
+						cfg.Resource, cfg.Guard, machine.Memory, r.Fits, r.Margin, r.Plays, r.Guard, refused)
 				}
-				if r.Fits && r.PeakLive != stats.PeakRequested {
-					t.Errorf("%d bytes live at most, predicted %d", stats.PeakRequested, r.PeakLive)
+				if r.Fits && (r.PeakLive < stats.PeakRequested || r.PeakLive > stats.PeakRequested+r.Quarantined) {
+					t.Errorf("%d bytes live at most, predicted %d, of which quarantine may have %d", stats.PeakRequested, r.PeakLive, r.Quarantined)
 				}
 				held := max(stats.ReservedHigh, stats.PeakBytes)
-				if off := max(held, r.PeakReserved) - min(held, r.PeakReserved); r.Fits && off > held/50+margin {
-					t.Errorf("over %s in %d bytes: %d bytes were held, predicted %d", cfg.Resource, machine.Memory, held, r.PeakReserved)
+				most, slack := r.PeakReserved, held/50+margin+sim.Granule
+				if cfg.Guard == fencepost.GuardSample { // what it keeps of plenty differs too much for a promise
+					most = machine.Memory
+				}
+				if r.Fits && (held+slack < r.PeakReservedLeast || held > most+slack) {
+					t.Errorf("over %s with guard %s in %d bytes: %d bytes were held, predicted %d to %d", cfg.Resource, cfg.Guard, machine.Memory, held, r.PeakReservedLeast, most)
 				}
 			}
 		})

@@ -2,6 +2,7 @@ package fit
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -40,10 +41,10 @@ func (r *Report) SVG() []byte {
 `, color, left, at(bytes), pictureWidth-right, left-6, at(bytes)+4, what)
 	}
 	level(0, "#636363", "0")
-	level(r.Needs, "#31a354", terminal.Size(r.Needs))
+	level(r.Needs, "#31a354", Size(r.Needs))
 	legend := []string{`<tspan fill="#3182bd">live, as asked for</tspan>`, `<tspan fill="#6baed6">held of the device</tspan>`, `<tspan fill="#31a354">needed</tspan>`}
 	if r.Memory > 0 {
-		level(r.Memory, "#de2d26", terminal.Size(r.Memory))
+		level(r.Memory, "#de2d26", Size(r.Memory))
 		legend = append(legend, `<tspan fill="#de2d26">there is</tspan>`)
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="42">%s</text>
@@ -65,12 +66,38 @@ func (r *Report) Bars(n int) string {
 
 // Verdict is the answer in a line.
 func (r *Report) Verdict() string {
-	needs := terminal.Size(r.Needs)
-	switch {
-	case r.Memory == 0:
-		return "needs " + needs
-	case r.Fits:
-		return fmt.Sprintf("fits: needs %s of %s, which leaves %s (%.1f %%)", needs, terminal.Size(r.Memory), terminal.Size(uint64(r.Margin)), 100*float64(r.Margin)/float64(r.Memory))
+	needs := r.Interval()
+	switch { // what the recording lacks
+	case r.Uncertain:
+		needs = "about " + needs
+	case r.LowerBounds:
+		needs = "at least " + needs
 	}
-	return fmt.Sprintf("does not fit: needs %s of %s, which is %s (%.1f %%) too little", needs, terminal.Size(r.Memory), terminal.Size(uint64(max(0, -r.Margin))), -100*float64(r.Margin)/float64(r.Memory))
+	if r.Memory == 0 {
+		return "needs " + needs
+	}
+	percent := 100 * float64(r.Margin) / float64(r.Memory)
+	switch {
+	case r.Fits:
+		return fmt.Sprintf("fits: needs %s of %s, which leaves %s (%.1f %%)", needs, Size(r.Memory), Size(uint64(r.Margin)), percent)
+	case r.Memory >= r.NeedsLeast:
+		return fmt.Sprintf("may not fit: needs %s of %s, which is %s (%.1f %%) too little to be sure", needs, Size(r.Memory), Size(uint64(-r.Margin)), -percent)
+	}
+	return fmt.Sprintf("does not fit: needs %s of %s, which is %s (%.1f %%) too little", needs, Size(r.Memory), Size(uint64(max(0, -r.Margin))), -percent)
+}
+
+// Interval is what is needed, for people.
+func (r *Report) Interval() string {
+	if least, most := Size(r.NeedsLeast), Size(r.Needs); least != most {
+		return least + " to " + most
+	}
+	return Size(r.Needs)
+}
+
+// Size is a number of bytes so exactly that a device's granule shows. It is rounded up, so that a limit of it is enough.
+func Size(n uint64) string {
+	if n < 1<<30 {
+		return terminal.Size(n)
+	}
+	return fmt.Sprintf("%.3f GiB", math.Ceil(float64(n)/(1<<30)*1000)/1000)
 }

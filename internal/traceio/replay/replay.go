@@ -38,6 +38,8 @@ type Config struct {
 	Speed float64
 	// Padded plays the sizes that the recorded device was asked for, where they are known.
 	Padded bool
+	// Allocated, if not nil, is told of each block and of the lease that it was allocated on. Its error ends the replay.
+	Allocated func(on *cuda.Lease, b core.Block) error
 	// Played, if not nil, is called behind each row.
 	Played func(row *alloctrace.Row)
 	// Draining, if not nil, is called when the rows are played, and what it
@@ -204,6 +206,9 @@ func (p *player) allocate(ctx context.Context, row *alloctrace.Row) error {
 	}
 	delete(p.refused, row.Key())
 	p.live[row.Key()] = held{id: b.ID, row: *row}
+	if p.cfg.Allocated != nil {
+		return p.cfg.Allocated(lease, b)
+	}
 	return nil
 }
 
