@@ -14,12 +14,14 @@ package spanpipe
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -152,13 +154,13 @@ func identify(spans []sdktrace.ReadOnlySpan, identity *resource.Resource) []sdkt
 	return all
 }
 
-// ExportSpans counts the batch as exported or, if next fails, as failed whole.
+// ExportSpans counts the batch as exported or, if next fails or does not return, as failed whole.
 func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	n := len(spans)
 	if identity := c.identity.Load(); identity != nil {
 		spans = identify(spans, identity)
 	}
-	err := c.next.ExportSpans(ctx, spans)
+	err := c.call(func() error { return c.next.ExportSpans(ctx, spans) })
 	if err != nil {
 		c.failed.Add(uint64(n))
 	} else {
@@ -172,5 +174,19 @@ func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 // wanted the end ceased to wait: what is in flight now came too late for it.
 func (c *counted) Shutdown(ctx context.Context) error {
 	c.emptied.Store(true)
-	return c.next.Shutdown(ctx)
+	return c.call(func() error { return c.next.Shutdown(ctx) })
+}
+
+// errNoReturn is the error of an exporter that did not return.
+var errNoReturn = errors.New("spanpipe: the exporter panicked, or called runtime.Goexit")
+
+// call calls the exporter, on a goroutine of its own, which the exporter may end: the processor has one for all batches.
+func (c *counted) call(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		err := errNoReturn
+		defer func() { done <- err }()
+		usercode.Call("the span exporter", func() { err = f() })
+	}()
+	return <-done
 }

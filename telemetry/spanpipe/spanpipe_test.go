@@ -3,6 +3,8 @@ package spanpipe_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -377,4 +379,51 @@ func TestTheResourceSaysWhichGPUItIs(t *testing.T) {
 		t.Errorf("the resources are %q, want %q", got, want)
 	}
 	must.Do(t, pipe.Shutdown(t.Context()))
+}
+
+// unruly is an exporter that does not return from every second call.
+type unruly struct {
+	calls, exported int
+	exits           bool
+}
+
+func (u *unruly) call() error {
+	if u.calls++; u.calls%2 == 0 {
+		return nil
+	}
+	if u.exits {
+		runtime.Goexit()
+	}
+	panic("the exporter's bug")
+}
+
+func (u *unruly) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := u.call()
+	u.exported += len(spans)
+	return err
+}
+
+func (u *unruly) Shutdown(context.Context) error { return u.call() }
+
+// An exporter that panics or ends the goroutine costs the batch that it was given, and the next is exported.
+func TestAnExporterThatDoesNotReturnCostsItsBatch(t *testing.T) {
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // which is told of the panics
+	defer slog.SetDefault(before)
+	for _, exits := range []bool{false, true} {
+		exporter := &unruly{exits: exits}
+		pipe, provider := pipeline(exporter, spanpipe.Config{Batch: 1})
+		const n = 10
+		for range n {
+			spans(provider, 1)
+			_ = provider.ForceFlush(context.Background())
+		}
+		if err := provider.Shutdown(context.Background()); err == nil {
+			t.Errorf("exits %v: an exporter that did not return from Shutdown succeeded", exits)
+		}
+		wantCounts(t, pipe, metrics.SpanCounts{Started: n, Ended: n, Exported: n / 2, Failed: n / 2})
+		if exporter.exported != n/2 {
+			t.Errorf("exits %v: %d were exported", exits, exporter.exported)
+		}
+	}
 }
