@@ -51,6 +51,9 @@ type userCode struct {
 // hangs is how long anything may take on a busy machine.
 const hangs = 20 * time.Second
 
+// String keeps the record of its panic from reading what its goroutines write.
+func (u *userCode) String() string { return "the program's bug" }
+
 func (u *userCode) called(callback string) {
 	if callback != u.callback || u.step.Load() != u.at || u.did.Swap(true) {
 		return
@@ -359,18 +362,29 @@ func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.Guard
 		run("between", func() { _ = job(ctx, "known", func() {}, fencepost.Admit()) })
 	}
 	var one, two core.Block
-	run("allocate", func() { one, two = alloc(), alloc() })
-	run("launch", func() {
-		_ = rt.LaunchNamed(ctx, "x", core.DefaultStream, []core.Use{{Block: one.ID, Access: core.Write}}, func(context.Context) error { return nil })
+	known := func(b *core.Block) core.Block { // the step that sets it may be blocked
+		mu.Lock()
+		defer mu.Unlock()
+		return *b
+	}
+	run("allocate", func() {
+		a, b := alloc(), alloc()
+		mu.Lock()
+		defer mu.Unlock()
+		one, two = a, b
 	})
-	run("free", func() { _, _ = rt.Deallocate(ctx, one.ID) })
+	run("launch", func() {
+		_ = rt.LaunchNamed(ctx, "x", core.DefaultStream, []core.Use{{Block: known(&one).ID, Access: core.Write}}, func(context.Context) error { return nil })
+	})
+	run("free", func() { _, _ = rt.Deallocate(ctx, known(&one).ID) })
 	run("reap", func() { _, _ = rt.ReapPending(ctx), rt.Drain(ctx) })
-	run("finding", func() { _, _ = rt.Deallocate(ctx, one.ID) })
+	run("finding", func() { _, _ = rt.Deallocate(ctx, known(&one).ID) })
 	run("oracle", func() {
 		if s, err := rt.Streams().Acquire(ctx, "oracle"); err == nil {
 			defer func() { _ = s.Release() }()
-			_ = rt.LaunchNamed(ctx, "x", s.ID(), []core.Use{{Block: two.ID, Access: core.Write}}, func(context.Context) error {
-				return e2e.Memset(ctx, rt, two.ID.Ptr, 4100, s.Handle())
+			b := known(&two).ID
+			_ = rt.LaunchNamed(ctx, "x", s.ID(), []core.Use{{Block: b, Access: core.Write}}, func(context.Context) error {
+				return e2e.Memset(ctx, rt, b.Ptr, 4100, s.Handle())
 			})
 		}
 	})
