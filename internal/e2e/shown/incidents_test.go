@@ -202,7 +202,7 @@ func TestAnIncidentSaysWhatThePoolHeldThen(t *testing.T) {
 	if m := in.Memory; in.Finding.Kind != "oom" || m.Reserved != st.Reserved || m.Cached != st.Cached || m.Cached == 0 || m.Fragmented != st.OwnPool.Fragmented || m.Fragmented == 0 || m.PoolLimit != 16<<20 {
 		t.Errorf("%s: the memory is %+v, the books say %+v", in.Finding.Kind, m, st)
 	}
-	if text := in.String(); !strings.Contains(text, "; at most 16777216") {
+	if text := in.String(); !strings.Contains(text, "; at most 16.0 MiB") {
 		t.Errorf("printed:\n%s", text)
 	}
 	e2e.Free(t, rt, live)
