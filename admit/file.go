@@ -18,9 +18,12 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/wholefile"
 )
 
-// ErrModelFile is matched by the error of [Load] for a file that is damaged, or of another kind
-// or version. Learning begins anew then, and [Model.Save] may replace the file.
+// ErrModelFile is matched by the error of [Load] for a file of learned peaks that is damaged, empty or
+// of another version. Learning begins anew then, and [Model.Save] may replace the file.
 var ErrModelFile = errors.New("not a file of learned peaks that this version reads")
+
+// errForeign is of a file that this package did not write. Nothing replaces it.
+var errForeign = errors.New("it is a file of another kind, and is left as it is: name another file")
 
 // A file is a line with the version and a checksum of what follows, and a JSON text. Files of older
 // versions of this module lack stamps.
@@ -70,6 +73,8 @@ func (m *Model) Save(path string) error {
 		switch file, damaged := decode(text); {
 		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, wholefile.ErrTooLarge):
 			return nil, err
+		case errors.Is(damaged, errForeign):
+			return nil, damaged
 		case err == nil && damaged == nil:
 			m.merge(all, file)
 		}
@@ -83,6 +88,7 @@ func (m *Model) Save(path string) error {
 
 // Load reads what [Model.Save] wrote. A file that is not there is an error that matches
 // [io/fs.ErrNotExist]; one that is damaged matches [ErrModelFile], and nothing is taken from it. A
+// file that Save did not write is another error: Load and Save leave it as it is. A
 // path that is no regular file is an error at once: Load does not wait for a pipe.
 func Load(path string) (*Model, error) {
 	text, err := wholefile.Read(path, maxBytes)
@@ -90,6 +96,9 @@ func Load(path string) (*Model, error) {
 		return nil, err
 	}
 	all, err := decode(text)
+	if errors.Is(err, errForeign) {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %w; remove it to learn anew", path, ErrModelFile, err)
 	}
@@ -179,8 +188,12 @@ func decode(text []byte) (records, error) {
 	var v int
 	var sum uint32
 	switch n, err := fmt.Sscanf(string(head), "%s %d %08x", &of, &v, &sum); {
+	case len(text) == 0:
+		return nil, errors.New("it is empty, or too large")
+	case !bytes.HasPrefix(text, []byte(magic[:min(len(magic), len(text))])):
+		return nil, errForeign
 	case n == 0 || of != magic:
-		return nil, errors.New("it is a file of another kind")
+		return nil, errors.New("it is cut short")
 	case n > 1 && v != version:
 		return nil, fmt.Errorf("it has version %d, and this program reads version %d", v, version)
 	case err != nil || len(text) > maxBytes || crc32.Checksum(body, castagnoli) != sum:

@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -49,6 +50,9 @@ type OutOfBudgetError struct {
 	// Limit is the budget; Live, Pending, Quarantined, Claimed add up to
 	// what is charged against it.
 	Limit, Live, Pending, Quarantined, Claimed uint64
+	// Lent is how many of the pending bytes are lent to the streams that freed them: they count as
+	// room, so Remaining is Limit less the charge, plus Lent.
+	Lent uint64
 	// LimitedBy names who allows no more than Limit where that is less than the budget was set to,
 	// such as a file of a control group; empty if the limit is the budget's own.
 	LimitedBy string
@@ -130,7 +134,11 @@ func (h Holder) String() string {
 	if h.State == Claimed {
 		unit = "reservation"
 	}
-	return fmt.Sprintf("%s %s %s in %s", h.Tag, h.State, size.Of(h.Bytes), counted(h.Blocks, unit))
+	tag := string(h.Tag)
+	if quoted := strconv.Quote(tag); quoted[1:len(quoted)-1] != tag { // it is another request's: it may hold anything
+		tag = quoted
+	}
+	return fmt.Sprintf("%s %s %s in %s", tag, h.State, size.Of(h.Bytes), counted(h.Blocks, unit))
 }
 
 // Error explains the refusal on one line: what stood before the request comes first, and the holders last. Sizes are
@@ -145,6 +153,9 @@ func (e *OutOfBudgetError) Error() string {
 		b.WriteString("; " + w)
 	}
 	fmt.Fprintf(&b, " (live %s, pending %s, quarantined %s, claimed %s)", size.Of(e.Live), size.Of(e.Pending), size.Of(e.Quarantined), size.Of(e.Claimed))
+	if e.Lent != 0 {
+		fmt.Fprintf(&b, "; %s of what is pending are lent to the streams that freed them, and count as remaining", size.Of(e.Lent))
+	}
 	if e.LimitedBy != "" {
 		b.WriteString("; the limit is that of " + e.LimitedBy)
 	}

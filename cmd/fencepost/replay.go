@@ -143,14 +143,6 @@ func poolOf(rt *fencepost.Runtime, cfg fencepost.Config) replay.Pool {
 // shownRows is how many rows of a kind are printed.
 const shownRows = 10
 
-// because is what a log says of a failure.
-func because(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ": " + text
-}
-
 // printReplay writes the report for people.
 func printReplay(c *console, r *replay.Report) {
 	c.printf("%s (%s) through %s\n", r.File, r.Format, r.Resource)
@@ -178,8 +170,7 @@ func printReplay(c *console, r *replay.Report) {
 			c.printf("                 ... and %d more\n", r.RecordedFailures-shownRows)
 			break
 		}
-		c.printf("  failed then    line %d: %d bytes (%s) on stream %d, with %d bytes live in %d blocks; among the recorded addresses the largest free range had %d bytes%s\n",
-			f.Line, f.Bytes, size.Of(f.Bytes), f.Stream, f.Live, f.LiveBlocks, f.LargestFree, because(f.Error))
+		c.printf("  failed then    %s\n", f.Text)
 	}
 	if r.Refusals > 0 {
 		c.printf("  refusals       %d, with %d frees of refused blocks not played; the first: %s\n", r.Refusals, r.RefusedFrees, r.FirstRefusal)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"math"
 )
 
 // Range is a range of addresses and what is done with it.
@@ -109,6 +110,9 @@ func (h *heap) meant(addr, number uint64) (*block, uint64) {
 	n := h.nodeAt(addr)
 	switch {
 	case n == nil:
+		if addr >= math.MaxUint64-Granule { // the last granule of all addresses: its end is none
+			return nil, math.MaxUint64
+		}
 		return nil, roundUp(addr+1, Granule)
 	case n.isCarved():
 		return n.meant(addr, number)

@@ -63,6 +63,7 @@ func (r *Resource) explain(short *shortage) *core.OutOfBudgetError {
 		e.Claim, e.Reserved, e.Remaining = c.id, c.bytes, short.remaining
 		return e
 	}
+	e.Lent = lent
 	e.Remaining = roomIn(limit, less(e.Live+e.Pending+e.Quarantined+e.Claimed, lent), short.lendable)
 	e.Holders, e.MoreHolders, e.MoreBytes = largest(holders)
 	return e

@@ -22,6 +22,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/dev/spancontract"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -83,7 +84,10 @@ type stack struct {
 
 func (t *traced) open(cfg fencepost.Config) *stack {
 	t.Helper()
-	cfg.Device, cfg.TracerProvider, cfg.Resource = fencepost.Sim, t.provider, fencepost.Async // of whose freed memory requests wait
+	cfg.TracerProvider, cfg.Resource = t.provider, fencepost.Async // of whose freed memory requests wait
+	if cfg.Driver == nil {
+		cfg.Device = fencepost.Sim
+	}
 	rt, err := fencepost.Open(t.Context(), cfg)
 	t.must(err)
 	s := &stack{traced: t, rt: rt}
@@ -409,6 +413,7 @@ func TestSpansKeepTheContract(t *testing.T) {
 	for _, cfg := range []fencepost.Config{
 		{Guard: "off"}, {Guard: "off", NoRootSpans: true}, {Guard: "off", TraceLevel: telemetry.LevelLaunches},
 		{Guard: "off", TraceLayers: true}, {Guard: "hunt", TraceLayers: true},
+		{Guard: "hunt", Driver: e2e.Blind(t)}, // the guard finds by its bytes what the oracle would tell first
 	} {
 		s := work.open(cfg)
 		s.successes()

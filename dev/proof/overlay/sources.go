@@ -57,6 +57,7 @@ var kept = map[string]map[string]string{
 	"internal/monotime/line.go":      {"sync": "no fence follows from the time", "sync/atomic": "no fence follows from the time"},
 	"internal/monotime/timeofday.go": {"sync/atomic": "no fence follows from the time"},
 	"cuda/hostbuffer.go":             {"sync.Map": "it keeps pinners reachable, and is not read"},
+	"internal/usercode/usercode.go":  {"sync.Map": "it rations what is logged of panics"},
 }
 
 // Source is a file of an instrumented package. Tests are none.

@@ -252,8 +252,10 @@ func (p *player) recordedFailure(row *alloctrace.Row) {
 	if p.report.RecordedFailures++; p.report.RecordedFailures > maxListed {
 		return
 	}
-	p.report.Failures = append(p.report.Failures, Failure{Line: row.Line, Bytes: row.Bytes, Stream: row.Stream,
-		Live: p.recorded.Bytes, LiveBlocks: p.recorded.Blocks, LargestFree: p.largestFree(), Error: row.Error})
+	f := Failure{Line: row.Line, Bytes: row.Bytes, Stream: row.Stream,
+		Live: p.recorded.Bytes, LiveBlocks: p.recorded.Blocks, LargestFree: p.largestFree(), Error: row.Error}
+	f.Text = f.explain()
+	p.report.Failures = append(p.report.Failures, f)
 }
 
 // largestFree is the largest range among the recorded addresses in which

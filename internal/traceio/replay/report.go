@@ -1,8 +1,11 @@
 package replay
 
 import (
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/size"
 )
 
 // Report is what one replay saw. All sizes are bytes as the recorded program
@@ -91,6 +94,18 @@ type Failure struct {
 	LargestFree uint64 `json:"largest_free_bytes"`
 	// Error is what the recorded program was told, where the format has it.
 	Error string `json:"error,omitempty"`
+	// Text is all of that in a sentence.
+	Text string `json:"text"`
+}
+
+// explain is the sentence of a failure.
+func (f *Failure) explain() string {
+	text := fmt.Sprintf("line %d: %d bytes (%s) on stream %d, with %d bytes live in %d blocks; among the recorded addresses the largest free range had %d bytes",
+		f.Line, f.Bytes, size.Of(f.Bytes), f.Stream, f.Live, f.LiveBlocks, f.LargestFree)
+	if f.Error != "" {
+		text += ": " + f.Error
+	}
+	return text
 }
 
 // Left is a block that the trace did not free.
