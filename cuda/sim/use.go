@@ -1,8 +1,9 @@
 package sim
 
 import (
-	"github.com/fencepost-gpu/fencepost/core"
 	"math"
+
+	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // Range is a range of addresses and what is done with it.
