@@ -77,7 +77,7 @@ func (p limitedProgram) meets(t *testing.T, trace *alloctrace.Trace, guard fence
 	limited, err := fit.Predict(ctx, trace, machine)
 	must(t, err)
 	// Pages that each stream gets before it needs them are much of a small program.
-	width, few := r.Needs-r.NeedsLeast, uint64(8*sim.Granule)
+	width, few := r.Needs-r.NeedsLeast, 8*sim.Granule
 	t.Logf("%s, guard %s: %s, %.1f %% wide, %d to %d MiB held under that limit", trace.Name, r.Guard, r.Verdict(), 100*float64(width)/float64(r.Needs), limited.PeakReservedLeast>>20, limited.PeakReserved>>20)
 	if width > r.Needs/10+few {
 		t.Errorf("%s: an interval of %d to %d bytes says little", trace.Name, r.NeedsLeast, r.Needs)
