@@ -115,8 +115,8 @@ func (in *inside) noneHolds() bool {
 // blocks of its streams. It was measured with jobs of some 2 to 30 MiB.
 const jobPieces = 4 << 20
 
-// headroom is what is to be kept free beside an admitted job with that surprise, if others have a reservation: a quarter of the
-// limit at most, and, if that is a share of the device, for pieces of memory a quarter more at most.
+// headroom is what is to be kept free beside an admitted job with that surprise, if others have a reservation: for the surprise of
+// one, or for pieces of memory if the limit is a share of the device, and a quarter of the limit at most.
 func (in *inside) headroom(surprise, limit uint64) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -124,7 +124,7 @@ func (in *inside) headroom(surprise, limit uint64) uint64 {
 	if n == 0 {
 		return 0
 	}
-	return min(max(surprise, in.surprises[n-1]), limit/4) + min(uint64(n+1)*in.pieces.Load(), limit/4)
+	return min(max(surprise, in.surprises[n-1], uint64(n+1)*in.pieces.Load()), limit/4)
 }
 
 // guesses is one part of the limit in so many: what a job is reserved of which nothing is known.
