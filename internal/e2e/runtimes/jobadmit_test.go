@@ -364,7 +364,7 @@ func TestWhatJobsNeedIsKeptInAFile(t *testing.T) {
 	if got := reserved(fencepost.Config{Device: fencepost.Sim}); got < 5000 || got == guess {
 		t.Errorf("after a restart %d bytes are reserved", got)
 	}
-	must.Do(t, os.WriteFile(file, []byte("damaged"), 0o600))
+	must.Do(t, os.WriteFile(file, []byte("fencepost-admit 1 00000000\ndamaged"), 0o600))
 	if got := reserved(cfg); got != guess || !strings.Contains(text.String(), "learned anew") {
 		t.Errorf("of a damaged file %d bytes are reserved; it says %q", got, text)
 	}
