@@ -372,7 +372,7 @@ func flushSpans(cfg Config) func(context.Context) error {
 		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline.LastMoment)
 		defer cancel()
 		_ = deadline.Within(moment, func() (err error) {
-			usercode.Call("the tracer provider", func() { err = provider.ForceFlush(moment) })
+			usercode.Call("the tracer provider", func() { err = provider.ForceFlush(context.WithoutCancel(ctx)) }) // a flush that is broken off loses its batch
 			return err
 		})
 		return nil

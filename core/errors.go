@@ -134,7 +134,7 @@ func (h Holder) String() string {
 	if h.State == Claimed {
 		unit = "reservation"
 	}
-	tag := string(h.Tag)
+	tag := strings.ToValidUTF8(string(h.Tag), "\uFFFD")
 	if quoted := strconv.Quote(tag); quoted[1:len(quoted)-1] != tag { // it is another request's: it may hold anything
 		tag = quoted
 	}

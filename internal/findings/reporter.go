@@ -20,7 +20,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
@@ -87,7 +86,7 @@ func (r *Reporter) FromOracle(f sim.Finding) {
 }
 
 // oracleTime is how long the simulated device waits until its finding is told.
-const oracleTime = 2 * time.Second
+const oracleTime = 3 * stopTime // a stop ends the process before
 
 // handle is all that happens with a finding, in this order. What harmed nothing is
 // only told: files are for what an operator must look into. The first finding that ends
