@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -139,13 +140,22 @@ func (p *sharer) step(share uint64) {
 	case n < 93:
 		p.allocateOrFree(share)
 	case n < 96:
-		p.rt.Budget().SetLimit(share/2 + p.random.Uint64N(share))
+		p.setLimit(share/2 + p.random.Uint64N(share))
 	case n < 98:
 		must.Do(p.t, p.rt.Drain(p.t.Context()))
 	default:
 		must.Do(p.t, p.rt.TrimPool(p.t.Context(), p.random.Uint64N(share)))
 	}
 	p.look("after a step", 0)
+}
+
+// setLimit counts what the pool has taken in the background until then. A growth that is under way ends or is undone before
+// the trim, which gives nothing back.
+func (p *sharer) setLimit(bytes uint64) {
+	p.t.Helper()
+	p.rt.Budget().SetLimit(bytes)
+	p.held = max(p.held, p.free-p.deviceFree())
+	must.Do(p.t, p.rt.TrimPool(p.t.Context(), math.MaxUint64))
 }
 
 func (p *sharer) allocateOrFree(share uint64) {

@@ -90,7 +90,7 @@ func (m *arenas) largest(s *stream) (bytes, movable uint64) {
 	s.arena.mu.Unlock()
 	movable = m.store.Spare()
 	for _, row := range m.completedRows() {
-		movable += row.bytes
+		m.store.Pieces(row.ptr, row.bytes, func(_, bytes uint64, _ bool) { movable += bytes }) // a slab moves as a whole
 	}
 	row := pages.Part{}
 	for _, p := range m.parts(s, *m.all.Load(), false, true) {

@@ -37,6 +37,8 @@ type device struct {
 	// pages that are not mapped does not fail. CUDA promises neither.
 	torn    int
 	lenient bool
+	// creating, if not nil, is called while a page is created.
+	creating func()
 }
 
 // newStore returns a store of pages of one granule on a device that has memory for so many.
@@ -127,6 +129,9 @@ func (d *device) pause() {
 
 func (d *device) MemCreate(bytes uint64) (driver.MemHandle, error) {
 	d.pause()
+	if d.creating != nil {
+		d.creating()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.pages()+int(bytes/granule) > d.capacity {

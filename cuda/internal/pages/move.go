@@ -39,7 +39,8 @@ func (s *Store) gather(at span) (run, uint64, error) {
 }
 
 // place takes pages for some places out of the books, or says how many are missing: then
-// those are counted as coming.
+// those are counted as coming. Fresh pages are refused if the limit was lowered below them
+// while the device was being asked.
 func (s *Store) place(at span, fresh []driver.MemHandle) (r run, missing uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,6 +55,9 @@ func (s *Store) place(at span, fresh []driver.MemHandle) (r run, missing uint64,
 			return run{}, 0, errOverLimit
 		}
 		return run{}, missing, nil
+	}
+	if len(fresh) > 0 && s.held+s.coming > s.most()/s.page {
+		return run{}, 0, errOverLimit
 	}
 	kept := len(s.spare) - (int(at.n) - len(fresh))
 	r = run{at, slices.Concat(fresh, s.spare[kept:])}

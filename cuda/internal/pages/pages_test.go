@@ -80,6 +80,34 @@ func TestWantIsSaidToBeOfMemoryOrLimit(t *testing.T) {
 	refuse(1, "")
 }
 
+// A limit that is lowered while the device is asked for pages sends them back.
+func TestALimitCoversPagesThatAreOnTheirWay(t *testing.T) {
+	for _, share := range []bool{false, true} {
+		for lowered := range uint64(4) {
+			s, _, d := newStore(t, 8, 8)
+			most := uint64(8 * granule)
+			if share {
+				s.Share = func() uint64 { return most }
+			}
+			mustMap(t, s, d, 1)
+			d.creating = func() {
+				if most = (lowered + 1) * granule; !share {
+					s.SetLimit(most)
+				}
+			}
+			_, _, err := mapLowest(s, 3*granule)
+			if lowered == 3 {
+				if err != nil || s.Held() != 4*granule {
+					t.Errorf("the limit is not below it: %v, %d bytes are held", err, s.Held())
+				}
+			} else if !IsOverLimit(err) || s.Held() != granule || s.Mapped() != granule {
+				t.Errorf("a limit of %d pages: %v, %d bytes are held, %d mapped", lowered+1, err, s.Held(), s.Mapped())
+			}
+			check(t, s, d)
+		}
+	}
+}
+
 // What is reserved is no hole for others, and is one again if it cannot be filled.
 func TestWhatIsReservedIsNoHole(t *testing.T) {
 	s, faults, d := newStore(t, 8, 4)
