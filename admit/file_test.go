@@ -117,27 +117,37 @@ func TestWhatIsNoRegularFileIsRefused(t *testing.T) {
 
 // saver is what the processes do that the tests below start: each learns runs of a job of its own and of one
 // that all have, and saves after each.
-func saver(t *testing.T, path, name string, rounds int) {
-	t.Helper()
+func saver(path, name string, rounds int) error {
 	m := new(admit.Model)
 	for i := range rounds {
 		m.Observe(fmt.Sprint(name, i), admit.Shape{}, uint64(i)<<20)
 		m.Observe("shared", admit.ShapeOf("rows", i), uint64(i))
-		must.Do(t, m.Save(path))
+		if err := m.Save(path); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-func TestOneOfTheSavers(t *testing.T) {
+// TestMain is a saver in the processes that the tests below start.
+func TestMain(m *testing.M) {
 	path, name := os.Getenv("SAVER_PATH"), os.Getenv("SAVER_NAME")
 	if path == "" {
-		t.Skip("it is started by the tests below")
+		os.Exit(m.Run())
 	}
-	saver(t, path, name, must.Get(strconv.Atoi(os.Getenv("SAVER_ROUNDS")))(t))
+	rounds, err := strconv.Atoi(os.Getenv("SAVER_ROUNDS"))
+	if err == nil {
+		err = saver(path, name, rounds)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 func startSaver(t *testing.T, path, name string, rounds int) *exec.Cmd {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), must.Get(os.Executable())(t), "-test.run=^TestOneOfTheSavers$")
+	c := exec.CommandContext(t.Context(), must.Get(os.Executable())(t))
 	c.Env = append(os.Environ(), "SAVER_PATH="+path, "SAVER_NAME="+name, fmt.Sprint("SAVER_ROUNDS=", rounds))
 	must.Do(t, c.Start())
 	return c
@@ -150,7 +160,11 @@ func TestSaversOfOneFileLoseNothing(t *testing.T) {
 	a, b := startSaver(t, path, "a", rounds), startSaver(t, path, "b", rounds)
 	var here sync.WaitGroup
 	for _, name := range []string{"c", "d"} {
-		here.Go(func() { saver(t, path, name, rounds) })
+		here.Go(func() {
+			if err := saver(path, name, rounds); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	here.Wait()
 	must.Do(t, a.Wait(), b.Wait())

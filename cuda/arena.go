@@ -230,7 +230,21 @@ func (l *arena) addAndTake(r run, mark, bytes uint64) (uint64, bool) {
 func (l *arena) hasRoom(bytes uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.fit.Largest() >= bytes
+	return l.fit.Has(bytes)
+}
+
+// hasPiece reports whether a small block of so many bytes could lie beside others.
+func (l *arena) hasPiece(bytes uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fit.IsSmall(bytes) && l.fit.HasPiece(bytes)
+}
+
+// squeeze lets small blocks lie beside others, until the arena gets pages. It reports whether one of so many bytes can.
+func (l *arena) squeeze(bytes uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fit.IsSmall(bytes) && l.fit.Squeeze(bytes)
 }
 
 // singles calls yield for the free pages that the device is known to have come to the mark of, and that are of no slab:

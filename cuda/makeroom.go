@@ -27,6 +27,10 @@ func (m *arenas) makeRoom(s *stream, req *core.Request, err error) error {
 		return m.explain(s, req, nil)
 	}
 	m.share.needs(m.wholePages(bytes))
+	if s.arena.hasPiece(bytes) {
+		m.makeSmallRoom(s, req)
+		return nil
+	}
 	if m.growing.TryLock() { // memory of the device comes before that of other streams, if it is to be had anyway
 		_ = m.fillAhead()
 		m.unlockGrowing()
@@ -40,6 +44,22 @@ func (m *arenas) makeRoom(s *stream, req *core.Request, err error) error {
 	g := grower{arenas: m, s: s, req: req, bytes: bytes, hasGrowing: true}
 	defer g.unlock()
 	return g.makeRoom()
+}
+
+// makeSmallRoom gives s a page for small blocks if that costs neither a wait for a stream nor for another's growth. Else the
+// small blocks of the stream lie beside others.
+func (m *arenas) makeSmallRoom(s *stream, req *core.Request) {
+	if m.growing.TryLock() {
+		g := grower{arenas: m, s: s, req: req, bytes: req.Bytes, hasGrowing: true}
+		defer g.unlock()
+		_ = m.fillAhead()
+		g.start = time.Now()
+		g.lockMoving()
+		if s.arena.hasRoom(req.Bytes) || g.moveOrGrow() == nil && s.arena.hasRoom(req.Bytes) {
+			return
+		}
+	}
+	s.arena.squeeze(req.Bytes)
 }
 
 // grower is a request that has growing, and which of the locks it holds.
@@ -236,8 +256,11 @@ func (g *grower) growBeside() error {
 
 var errNoRow = fmt.Errorf("%w: not enough addresses in a row are free", core.ErrOutOfMemory)
 
-// aligned is the size of a block of so many bytes.
-func (m *arenas) aligned(bytes uint64) uint64 {
+// lacks is how many bytes in a row a stream lacks that has no room for a block: a page for a small one.
+func (m *arenas) lacks(s *stream, bytes uint64) uint64 {
+	if s.arena.fit.IsSmall(bytes) {
+		return m.page
+	}
 	return (bytes + core.DefaultAlign - 1) / core.DefaultAlign * core.DefaultAlign
 }
 
@@ -255,7 +278,7 @@ func (m *arenas) join(s *stream, req *core.Request, hole bool) (pages.Row, bool,
 func (m *arenas) takeRow(s *stream, req *core.Request, hole, wait bool, fill func(pages.Row) error) (pages.Row, bool, error) {
 	from := slices.Clone(*m.all.Load())
 	for losses := 0; ; {
-		r, found := pages.BestRow(m.parts(s, from, hole, wait), m.aligned(req.Bytes), m.page)
+		r, found := pages.BestRow(m.parts(s, from, hole, wait), m.lacks(s, req.Bytes), m.page)
 		if !found {
 			return nil, false, nil
 		}

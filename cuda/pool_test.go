@@ -573,3 +573,55 @@ func (h *poolHammer) write(block core.Block, on *cuda.Lease) error {
 		return core.NotEnqueued(h.Driver.MemsetAsync(block.ID.Ptr+block.Bytes/2, byte(h.rng.Uint32()), 64, on.Handle()))
 	})
 }
+
+// Small results that outlive the large blocks around them keep little of the pool from the next large block, whatever their
+// sizes, on one stream and on several. Other results lie in what they leave, and each is served.
+func TestSmallBlocksKeepLittleFromLargeOnes(t *testing.T) {
+	const pages, columns = 128, 100
+	for _, result := range []uint64{256, 8 << 10, poolPage / 32} {
+		for _, column := range []uint64{poolPage + 4711, 5 << 20} {
+			for _, streams := range []int{1, 3} {
+				t.Run(fmt.Sprintf("%d bytes beside %d on %d streams", result, column, streams), func(t *testing.T) {
+					b := newBench(t, pooled(pages))
+					leases := b.leases(streams)
+					var results, live []core.Block
+					for i := range columns {
+						l := leases[i%streams]
+						if (column/poolPage+2)*uint64(len(live)+1) > pages-8 {
+							b.free(live...)
+							live = nil
+						}
+						live = append(live, b.alloc(l, column))
+						results = append(results, b.alloc(l, result))
+					}
+					b.free(live...)
+					b.drain()
+					b.free(b.alloc(leases[0], (pages-13*uint64(streams))*poolPage))
+					for range 1000 {
+						results = append(results, b.alloc(leases[0], result))
+					}
+					b.free(results...)
+				})
+			}
+		}
+	}
+}
+
+// A pool without another page puts small blocks into the pieces beside others, and refuses none while there is one.
+func TestSmallBlocksFillPiecesOfAFullPool(t *testing.T) {
+	const pages = 16
+	b := newBench(t, pooled(pages))
+	l := b.leases(1)[0]
+	var blocks []core.Block
+	for range pages {
+		blocks = append(blocks, b.alloc(l, poolPage-poolPage/8))
+	}
+	for range pages * 4 { // of a 32nd of a page
+		blocks = append(blocks, b.alloc(l, poolPage/32))
+	}
+	_, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 256, Stream: l.ID()})
+	expect.Error(t, err, core.ErrOutOfMemory)
+	b.free(blocks...)
+	b.drain()
+	b.free(b.alloc(l, pages*poolPage))
+}

@@ -8,7 +8,8 @@ import "math/bits"
 type classes struct {
 	rows  uint64
 	lists [rowCount]uint32
-	first [rowCount * rowLength]*record
+	// first has no rows above the largest range that there ever was.
+	first []*record
 }
 
 const (
@@ -34,6 +35,9 @@ func (at class) bit() uint32 { return 1 << (uint(at) % rowLength) }
 // insert enters a range in the list of its class.
 func (c *classes) insert(r *record) {
 	at := classOf(r.bytes)
+	if int(at) >= len(c.first) {
+		c.first = append(c.first, make([]*record, (int(at.row())+1)*rowLength-len(c.first))...)
+	}
 	next := c.first[at]
 	r.prev, r.next, r.free = nil, next, true
 	if next != nil {
@@ -84,6 +88,9 @@ func (c *classes) from(at class) *record {
 // enough, else one of the next class that has one, else any of their own class.
 func (c *classes) find(bytes uint64) *record {
 	own := classOf(bytes)
+	if int(own) >= len(c.first) {
+		return nil
+	}
 	r := c.first[own]
 	if r != nil && r.bytes >= bytes {
 		return r

@@ -283,7 +283,7 @@ func TestWhatFitsIsFoundBehindRangesThatAreSlightlyTooSmall(t *testing.T) {
 	var free []uint64
 	for _, units := range []uint64{1000, 999, 998} { // of one class
 		free = append(free, take(units))
-		take(1)
+		take(200)
 	}
 	take(f.Largest() / unit)
 	for _, ptr := range free { // the class has the newest first
@@ -334,6 +334,32 @@ func TestCutTakesTheSmallestRangeOfAClass(t *testing.T) {
 				t.Errorf("of %v units the %d were cut, %v, want %d", order, mark, ok, covered)
 			}
 		}
+	}
+}
+
+// Small results stay while the columns around them come and go: they keep one page.
+func TestSmallBlocksKeepFewPages(t *testing.T) {
+	const page, pages = 1024 * unit, 64
+	f := New(page)
+	f.Add(page, pages*page, 0)
+	var columns []uint64
+	for range 20 {
+		ptr, ok := f.Take(5*page/2 + 7*unit)
+		if _, small := f.Take(3 * unit); !ok || !small {
+			t.Fatal("there is room")
+		}
+		columns = append(columns, ptr)
+	}
+	for _, ptr := range columns {
+		f.Give(ptr, 0)
+	}
+	free := uint64(0)
+	f.Pages(func(_, n, _ uint64) bool {
+		free += n
+		return true
+	})
+	if free != (pages-1)*page {
+		t.Errorf("%d of %d pages are free", free/page, pages)
 	}
 }
 

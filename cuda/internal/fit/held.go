@@ -24,10 +24,10 @@ type Held struct {
 
 func (h hold) described() Held {
 	d := Held{Ptr: h.ptr, Bytes: h.bytes, Behind: h.behind}
-	if h.below.free {
+	if h.below.free && h.below.kind == h.kind {
 		d.Below = h.below.bytes
 	}
-	if h.above.free {
+	if h.above.free && h.above.kind == h.kind {
 		d.Above = h.above.bytes
 	}
 	return d
@@ -89,21 +89,22 @@ func (f *Fit) Settle(mark uint64, ready func(Held) bool) (gone []Behind) {
 // row of ranges, and says whether one of them is held.
 func (f *Fit) Rows(yield func(ptr, n, mark uint64, held bool) bool) {
 	more := true
-	f.ranges.each(f.page, func(r *record) bool {
-		if from, to := f.within(r); from < to && !r.below.held && !r.above.held {
+	f.gather()
+	f.ranges[mixed].each(f.page, func(r *record) bool {
+		if from, to := f.within(r); from < to && !r.below.isHeld(mixed) && !r.above.isHeld(mixed) {
 			more = yield(from, to-from, r.mark, false)
 		}
 		return more
 	})
 	for _, h := range f.holds {
 		row := *h.record
-		if lo := row.below; lo.free {
+		if lo := row.below; lo.free && lo.kind == row.kind {
 			row.ptr, row.bytes, row.mark, row.below = lo.ptr, row.bytes+lo.bytes, max(row.mark, lo.mark), lo.below
 		}
-		if row.below.held { // it is of that one's row
+		if row.below.isHeld(row.kind) { // it is of that one's row
 			continue
 		}
-		for hi := row.above; hi.open(); hi = hi.above {
+		for hi := row.above; hi.open() && hi.kind == row.kind; hi = hi.above {
 			row.bytes, row.mark = row.bytes+hi.bytes, max(row.mark, hi.mark)
 		}
 		if from, to := f.within(&row); more && from < to {
@@ -128,10 +129,10 @@ func (f *Fit) CutRow(ptr, n uint64) (behind []Behind, mark uint64, ok bool) {
 		return nil, mark, ok
 	}
 	lo, hi := f.holds[i].record, f.holds[i].record
-	for lo.ptr > ptr && lo.below.open() {
+	for lo.ptr > ptr && lo.below.open() && lo.below.kind == lo.kind {
 		lo = lo.below
 	}
-	for hi.end() < end && hi.above.open() {
+	for hi.end() < end && hi.above.open() && hi.above.kind == hi.kind {
 		hi = hi.above
 	}
 	if lo.ptr > ptr || hi.end() < end {
@@ -152,6 +153,7 @@ func (f *Fit) split(r *record, at uint64) {
 	behind := f.holds[slices.IndexFunc(f.holds, func(h hold) bool { return h.record == r })].behind
 	behind.Retain()
 	rest := f.records.get(at, r.end()-at)
+	rest.kind = r.kind
 	f.held -= rest.bytes
 	r.bytes = at - r.ptr
 	join(rest, r.above)

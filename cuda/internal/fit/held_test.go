@@ -2,7 +2,10 @@ package fit
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // counted is work that ranges are held behind, by references.
@@ -15,17 +18,22 @@ type heldModel struct {
 	*testing.T
 	rng   *rand.Rand
 	fit   *Fit
+	page  uint64
 	units []any // a uint64 is the address of a block, nil is free
 	works []*counted
 }
 
-const (
-	heldPages = 8
-	heldPage  = 4 * unit
-)
+const heldPages = 20
+
+func newHeldModel(t *testing.T, seed, page uint64) *heldModel {
+	m := &heldModel{T: t, rng: rand.New(rand.NewPCG(seed, 3)), fit: New(page), page: page, units: make([]any, heldPages*page/unit)}
+	m.fit.Add(heldPages*page, heldPages*page, 0)
+	return m
+}
 
 func (m *heldModel) at(ptr, bytes uint64) []any {
-	return m.units[ptr/unit-heldPages : (ptr+bytes)/unit-heldPages]
+	first := heldPages * m.page / unit
+	return m.units[ptr/unit-first : (ptr+bytes)/unit-first]
 }
 
 func fill(units []any, with any) {
@@ -42,12 +50,16 @@ func release(behind []Behind) {
 }
 
 func (m *heldModel) step() {
-	ptr := uint64(heldPages+m.rng.IntN(len(m.units))) * unit
-	page := ptr / heldPage * heldPage
-	n := min(uint64(1+m.rng.IntN(3))*heldPage, (heldPages+uint64(len(m.units)))*unit-page)
+	ptr := heldPages*m.page + uint64(m.rng.IntN(len(m.units)))*unit
+	page := ptr / m.page * m.page
+	n := min(uint64(1+m.rng.IntN(3))*m.page, 2*heldPages*m.page-page)
 	switch m.rng.IntN(6) {
 	case 0, 1:
 		bytes := uint64(1+m.rng.IntN(9)) * unit
+		if m.rng.IntN(4) == 0 {
+			bytes = 1 + m.rng.Uint64N(2*m.page)
+		}
+		bytes = roundUp(bytes, unit)
 		if got, ok := m.fit.Take(bytes); ok {
 			for _, was := range m.at(got, bytes) {
 				if was != nil {
@@ -55,8 +67,8 @@ func (m *heldModel) step() {
 				}
 			}
 			fill(m.at(got, bytes), got)
-		} else if m.longest() >= int(bytes/unit) {
-			m.Fatalf("%d bytes are refused", bytes)
+		} else {
+			m.mayRefuse(bytes)
 		}
 	case 2, 3:
 		block, ok := m.at(ptr, unit)[0].(uint64)
@@ -112,10 +124,37 @@ func (m *heldModel) step() {
 	}
 }
 
-func (m *heldModel) longest() (longest int) {
-	run := 0
-	for _, was := range m.units {
-		if run++; was != nil {
+// mayRefuse demands that a block that was refused is small, and no page is free, or is longer than what is free in a row:
+// of all memory where no block is small, and else of each page and of wholly free pages. A small block finds all that is
+// free after Squeeze.
+func (m *heldModel) mayRefuse(bytes uint64) {
+	inAll := m.longest(m.units)
+	inPage, free, row := uint64(0), uint64(0), uint64(0)
+	for page := range slices.Chunk(m.units, int(m.page/unit)) {
+		n := m.longest(page)
+		if row += m.page; n < m.page {
+			row = 0
+		}
+		inPage, free = max(inPage, n), max(free, row)
+	}
+	switch {
+	case m.fit.IsSmall(bytes):
+		if free > 0 {
+			m.Fatalf("%d bytes are refused, and a page is free", bytes)
+		}
+		if has := inPage >= bytes; has && !m.fit.Squeeze(bytes) || has && !m.fit.Has(bytes) {
+			m.Fatalf("%d bytes are refused, and as much is free in a page", bytes)
+		}
+	case max(inPage, free) >= bytes, !m.fit.IsSmall(unit) && inAll >= bytes:
+		m.Fatalf("%d bytes are refused", bytes)
+	}
+}
+
+// longest is how many bytes are free in a row.
+func (m *heldModel) longest(units []any) (longest uint64) {
+	run := uint64(0)
+	for _, was := range units {
+		if run += unit; was != nil {
 			run = 0
 		}
 		longest = max(longest, run)
@@ -135,9 +174,9 @@ func (m *heldModel) check() {
 		held[h.Behind]++
 	}
 	open := uint64(0)
-	for i := 0; i < len(m.units); i += int(heldPage / unit) {
+	for i := 0; i < len(m.units); i += int(m.page / unit) {
 		all := true
-		for _, was := range m.units[i : i+int(heldPage/unit)] {
+		for _, was := range m.units[i : i+int(m.page/unit)] {
 			_, isHeld := was.(*counted)
 			all = all && (was == nil || isHeld)
 			if isHeld && held[was] == 0 {
@@ -145,7 +184,7 @@ func (m *heldModel) check() {
 			}
 		}
 		if all {
-			open += heldPage
+			open += m.page
 		}
 	}
 	rows := uint64(0)
@@ -169,20 +208,22 @@ func (m *heldModel) check() {
 			m.Fatalf("%d references for %d ranges", work.refs, held[work])
 		}
 	}
-	if free, used := m.fit.Bytes(); free+used != heldPages*heldPage {
-		m.Fatalf("%d bytes free and %d used of %d", free, used, heldPages*heldPage)
+	if free, used := m.fit.Bytes(); free+used != heldPages*m.page {
+		m.Fatalf("%d bytes free and %d used of %d", free, used, heldPages*m.page)
 	}
 }
 
 // Ranges that are held behind something are taken by nobody, merge with nothing, and are found as parts of rows of
-// pages, whatever happens beside them.
+// pages, whatever happens beside them, with small blocks and without.
 func TestHeldRangesStayWhatTheyAre(t *testing.T) {
-	for seed := range uint64(200) {
-		m := &heldModel{T: t, rng: rand.New(rand.NewPCG(seed, 3)), fit: New(heldPage), units: make([]any, heldPages*heldPage/unit)}
-		m.fit.Add(heldPages*unit, heldPages*heldPage, 0)
-		for range 300 {
-			m.step()
-			m.check()
+	for _, units := range []uint64{4, 64, 256} {
+		for seed := range min(200, 4000/units) {
+			m := newHeldModel(t, seed, units*unit)
+			for range 300 {
+				m.step()
+				m.check()
+				must.Do(t, m.fit.wrong())
+			}
 		}
 	}
 }

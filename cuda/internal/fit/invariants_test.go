@@ -5,21 +5,9 @@ import "fmt"
 // wrong finds what contradicts itself inside of a fit.
 func (f *Fit) wrong() error {
 	listed := map[*record]bool{}
-	for row, lists := range f.ranges.lists {
-		if got, want := f.ranges.rows>>row&1 != 0, lists != 0; got != want {
-			return fmt.Errorf("the bit of row %d is %v", row, got)
-		}
-	}
-	for i, first := range f.ranges.first {
-		at := class(i)
-		if got, want := f.ranges.lists[at.row()]&at.bit() != 0, first != nil; got != want {
-			return fmt.Errorf("the bit of class %d is %v", at, got)
-		}
-		for r, prev := first, (*record)(nil); r != nil; r, prev = r.next, r {
-			if !r.free || r.prev != prev || classOf(r.bytes) != at || listed[r] {
-				return fmt.Errorf("%+v is in the list of class %d behind %p", *r, at, prev)
-			}
-			listed[r] = true
+	for of := range f.ranges {
+		if err := f.ranges[of].wrong(kind(of), listed); err != nil {
+			return err
 		}
 	}
 	blocks, ends := 0, 0
@@ -33,17 +21,17 @@ func (f *Fit) wrong() error {
 		}
 		prev := e
 		for r := e.above; ; prev, r = r, r.above {
-			if r.below != prev || r.ptr != prev.end() || prev.free && r.free || r.free != listed[r] {
+			if r.below != prev || r.ptr != prev.end() || prev.free && r.free && prev.kind == r.kind || r.free != listed[r] {
 				return fmt.Errorf("%+v is above %+v, listed: %v", *r, *prev, listed[r])
 			}
 			delete(listed, r)
 			if r.above == nil {
 				break
 			}
-			if r.edge() || !r.free && (f.blocks.find(r.ptr) != r) {
+			if r.edge() || !r.open() && f.blocks.find(r.ptr) != r {
 				return fmt.Errorf("the table does not have %+v", *r)
 			}
-			if !r.free {
+			if !r.open() {
 				blocks++
 			}
 		}
@@ -53,6 +41,28 @@ func (f *Fit) wrong() error {
 	}
 	if len(listed) > 0 || blocks != f.blocks.n || 2*ends != len(f.edges) {
 		return fmt.Errorf("%d ranges are in no run; %d blocks, the table counts %d; %d runs end, of %d edges", len(listed), blocks, f.blocks.n, ends, len(f.edges))
+	}
+	return nil
+}
+
+// wrong finds what contradicts itself in the lists of a kind, and notes what is listed.
+func (c *classes) wrong(of kind, listed map[*record]bool) error {
+	for row, lists := range c.lists {
+		if got, want := c.rows>>row&1 != 0, lists != 0; got != want {
+			return fmt.Errorf("the bit of row %d is %v", row, got)
+		}
+	}
+	for i, first := range c.first {
+		at := class(i)
+		if got, want := c.lists[at.row()]&at.bit() != 0, first != nil; got != want {
+			return fmt.Errorf("the bit of class %d is %v", at, got)
+		}
+		for r, prev := first, (*record)(nil); r != nil; r, prev = r.next, r {
+			if !r.free || r.kind != of || r.prev != prev || classOf(r.bytes) != at || listed[r] {
+				return fmt.Errorf("%+v is in the list of class %d behind %p", *r, at, prev)
+			}
+			listed[r] = true
+		}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ type record struct {
 	prev         *record
 	next         *record // of the class if it is free, of the chain in the table if it is a block
 	free, held   bool
+	kind         kind
 }
 
 func (r *record) end() uint64 { return r.ptr + r.bytes }
@@ -16,6 +17,9 @@ func (r *record) edge() bool  { return r.bytes == 0 }
 
 // open reports whether it is a range that is free, or held.
 func (r *record) open() bool { return r.free || r.held }
+
+// isHeld reports whether it is a held range of a kind.
+func (r *record) isHeld(of kind) bool { return r.held && r.kind == of }
 
 // join makes neighbours of two records.
 func join(lo, hi *record) { lo.above, hi.below = hi, lo }
@@ -36,7 +40,7 @@ func (s *store) get(ptr, bytes uint64) *record {
 	}
 	r := s.spare
 	s.spare = r.next
-	r.ptr, r.bytes, r.mark, r.below, r.above = ptr, bytes, 0, nil, nil
+	r.ptr, r.bytes, r.mark, r.below, r.above, r.kind = ptr, bytes, 0, nil, nil, mixed
 	return r
 }
 
