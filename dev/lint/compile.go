@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,7 +78,7 @@ func onOverlay(ctx context.Context, root, scratch string, programs []Block, args
 
 var embedded = regexp.MustCompile(`(?m)^//go:embed (\S+)$`)
 
-// lay puts the block, and an empty file for each that it embeds, into the folder
+// lay puts the block, what is beside it, and an empty file for each that it embeds, into the folder
 // at, and into the overlay as if they were in folder.
 func (b Block) lay(folder, at string, replace map[string]string) error {
 	if err := os.Mkdir(at, 0o750); err != nil {
@@ -87,6 +88,7 @@ func (b Block) lay(folder, at string, replace map[string]string) error {
 	for _, m := range embedded.FindAllStringSubmatch(b.Code, -1) {
 		files[m[1]] = ""
 	}
+	maps.Copy(files, b.Beside)
 	for name, text := range files {
 		replace[filepath.Join(folder, name)] = filepath.Join(at, name)
 		if err := os.WriteFile(filepath.Join(at, name), []byte(text), 0o600); err != nil {

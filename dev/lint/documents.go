@@ -41,6 +41,8 @@ type Block struct {
 	File string
 	Line int
 	Code string
+	// Beside are other files of its package, by name, for what a test adds to the program.
+	Beside map[string]string
 	// Output is the fenced block behind it, if that one is marked as output:
 	// what the program prints.
 	Output string

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"net"
-	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -90,19 +89,7 @@ func printedBy(t *testing.T, service Block) string {
 	ended := make(chan error, 1)
 	go func() { ended <- program.Wait() }()
 
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		answer, err := http.Post("http://"+at+"/add", "application/json", strings.NewReader(`{"values":[1,2,3],"v":10}`))
-		if err == nil {
-			must.Do(t, answer.Body.Close())
-			if answer.StatusCode != http.StatusOK {
-				t.Errorf("the service answers %s", answer.Status)
-			}
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the service does not answer: %v", err)
-		}
-	}
+	post(t, at, `{"values":[1,2,3],"v":10}`)
 	must.Do(t, program.Process.Signal(os.Interrupt))
 	select {
 	case err := <-ended:
