@@ -115,9 +115,9 @@ func (p *spanPipe) beginRequest(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { span.End() }
 }
 
-// close flushes what is queued and ends it all.
+// close exports what is queued and ends it all.
 func (p *spanPipe) close(ctx context.Context) error {
-	err := errors.Join(p.provider.ForceFlush(ctx), p.provider.Shutdown(ctx))
+	err := p.provider.Shutdown(ctx)
 	if p.file == nil {
 		return err
 	}

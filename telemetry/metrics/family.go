@@ -170,8 +170,8 @@ type SpanCounts struct {
 	Started, Ended uint64
 	// Exported were accepted by the exporter, Failed refused by it.
 	Exported, Failed uint64
-	// Dropped never reached the exporter, because the queue was full or had
-	// ended.
+	// Dropped were not exported, because the queue was full or had ended, or because its end was
+	// cut short while they were queued.
 	Dropped uint64
 }
 
@@ -185,7 +185,7 @@ var spanMetrics = []family[SpanCounts]{
 	{counter("gpumem_spans_ended_total", "Sampled spans ended."), whole(func(c SpanCounts) uint64 { return c.Ended })},
 	{counter("gpumem_spans_exported_total", "Spans that the exporter accepted."), whole(func(c SpanCounts) uint64 { return c.Exported })},
 	{counter("gpumem_spans_failed_total", "Spans that the exporter refused."), whole(func(c SpanCounts) uint64 { return c.Failed })},
-	{counter("gpumem_spans_dropped_total", "Spans that never reached the exporter, because its queue was full."), whole(func(c SpanCounts) uint64 { return c.Dropped })},
+	{counter("gpumem_spans_dropped_total", "Spans that were not exported, because the queue was full or had ended, or its end was cut short."), whole(func(c SpanCounts) uint64 { return c.Dropped })},
 	{gauge("gpumem_spans_unexported", "Spans that are queued or being exported."), whole(SpanCounts.Unexported)},
 }
 

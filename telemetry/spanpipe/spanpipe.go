@@ -15,6 +15,8 @@ package spanpipe
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -71,12 +73,12 @@ func (p *Pipe) IdentifyGPU(uuid string) {
 	}
 }
 
-// Counts is what became of the spans so far. Each count is exact.
+// Counts is what became of the spans so far. No count ever falls. Exported, Failed and Dropped are exact: a span that was
+// queued when the pipe ended, or when an end was cut short, is Dropped, whatever the exporter makes of it later. It does not
+// block on the exporter.
 func (p *Pipe) Counts() metrics.SpanCounts {
-	counts := metrics.SpanCounts{Exported: p.out.exported.Load(), Failed: p.out.failed.Load(), Dropped: p.dropped.Load()}
-	if p.out.emptied.Load() {
-		counts.Dropped += uint64(max(p.out.inFlight.Load(), 0))
-	}
+	counts := p.out.counts()
+	counts.Dropped += p.dropped.Load()
 	// In this order, so that no more come out than went in.
 	counts.Ended = p.ended.Load()
 	counts.Started = p.started.Load()
@@ -102,8 +104,7 @@ func (p *Pipe) OnEnd(s sdktrace.ReadOnlySpan) {
 		p.dropped.Add(1)
 		return
 	}
-	if p.out.inFlight.Add(1) > p.capacity {
-		p.out.inFlight.Add(-1)
+	if !p.out.admit(p.capacity) {
 		p.dropped.Add(1)
 		return
 	}
@@ -113,24 +114,79 @@ func (p *Pipe) OnEnd(s sdktrace.ReadOnlySpan) {
 // ForceFlush exports what is queued. It blocks until that is done or ctx ends.
 func (p *Pipe) ForceFlush(ctx context.Context) error { return p.next.ForceFlush(ctx) }
 
-// Shutdown exports what is queued and ends the pipe. It blocks until that is
-// done or ctx ends, and then what is queued may be exported all the same; spans
-// that end from now on are dropped. A second Shutdown does nothing.
+// Shutdown exports what is queued and ends the pipe. It blocks until that is done or ctx ends. Spans that end from now on are
+// dropped. If ctx ends first, the spans that are queued or being exported are counted as dropped, and the error says how many
+// they are. The exporter still gets them, but they are not counted again. A second Shutdown does nothing.
 func (p *Pipe) Shutdown(ctx context.Context) error {
 	p.stopped.Store(true)
-	return p.next.Shutdown(ctx)
+	failed := p.out.counts().Failed
+	err := p.next.Shutdown(ctx)
+	lost := p.out.end()
+	if failed = p.out.counts().Failed - failed; failed > 0 {
+		err = errors.Join(err, fmt.Errorf("spanpipe: the exporter failed %d spans at the end", failed))
+	}
+	if lost > 0 {
+		err = errors.Join(err, fmt.Errorf("spanpipe: the end was cut short, and %d queued spans are lost: give Shutdown more time", lost))
+	}
+	return err
 }
 
 // counted is the exporter, with counting in front.
 type counted struct {
-	next             sdktrace.SpanExporter
-	exported, failed atomic.Uint64
-	// inFlight is how many spans are queued or being exported.
+	next sdktrace.SpanExporter
+	// inFlight is how many spans are queued or being exported. Once ended is set it only grows, and they are lost.
 	inFlight atomic.Int64
-	// emptied is set when those in flight never come out.
-	emptied atomic.Bool
 	// identity is the GPU's, or nil.
 	identity atomic.Pointer[resource.Resource]
+
+	mu               sync.Mutex // of what follows, and of each batch that leaves inFlight
+	exported, failed uint64
+	// ended is set when those in flight count as lost: the last batch was exported, or no caller waits for it any more.
+	ended bool
+}
+
+// admit counts a span that is about to be queued, and reports false if so many are in flight.
+func (c *counted) admit(most int64) bool {
+	for n := c.inFlight.Load(); n < most; n = c.inFlight.Load() {
+		if c.inFlight.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// counts is what became of the spans that were queued.
+func (c *counted) counts() metrics.SpanCounts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := metrics.SpanCounts{Exported: c.exported, Failed: c.failed}
+	if c.ended {
+		counts.Dropped = uint64(c.inFlight.Load()) //nolint:gosec // it is never negative
+	}
+	return counts
+}
+
+// end makes those in flight lost, and returns how many they are.
+func (c *counted) end() uint64 {
+	c.mu.Lock()
+	c.ended = true
+	c.mu.Unlock()
+	return c.counts().Dropped
+}
+
+// came counts a batch, unless its spans are lost already.
+func (c *counted) came(spans int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	if err != nil {
+		c.failed += uint64(spans)
+	} else {
+		c.exported += uint64(spans)
+	}
+	c.inFlight.Add(-int64(spans))
 }
 
 // identified is a span whose resource says which GPU it is about.
@@ -161,19 +217,13 @@ func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 		spans = identify(spans, identity)
 	}
 	err := c.call(func() error { return c.next.ExportSpans(ctx, spans) })
-	if err != nil {
-		c.failed.Add(uint64(n))
-	} else {
-		c.exported.Add(uint64(n))
-	}
-	c.inFlight.Add(-int64(n))
+	c.came(n, err)
 	return err
 }
 
-// Shutdown is called when the last batch was exported, however long ago who
-// wanted the end ceased to wait: what is in flight now came too late for it.
+// Shutdown is called when the last batch was exported: what is in flight now came too late for it.
 func (c *counted) Shutdown(ctx context.Context) error {
-	c.emptied.Store(true)
+	c.end()
 	return c.call(func() error { return c.next.Shutdown(ctx) })
 }
 
