@@ -52,19 +52,30 @@ func wrongWords(out []byte) int {
 	return n
 }
 
-// mutants is this package's test binary over the mutated package cuda. On a
-// machine with a GPU it lies beside this one; a dry run elsewhere builds it.
+// mutants is this package's test binary over the mutated package cuda.
 func mutants(t *testing.T) string {
+	t.Helper()
+	binary := mutantsBeside(t, dryRun)
+	if binary == "" {
+		var err error
+		binary, err = mutation.BuildTest(t.Context(), t.TempDir(), ".")
+		must(t, err)
+	}
+	return binary
+}
+
+// mutantsBeside is the mutated binary that scripts/gpu-test --build puts beside this one, empty if Go can build it.
+// A machine that has neither leaves the test out.
+func mutantsBeside(t *testing.T, mayBuild bool) string {
 	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
 	binary := filepath.Join(filepath.Dir(self), "mutants.test")
 	if _, err := os.Stat(binary); err == nil {
 		return binary
-	} else if !dryRun {
-		t.Skipf("the mutated binary, which scripts/gpu-test --build makes, is not beside this one: %v", err)
 	}
-	binary, err = mutation.BuildTest(t.Context(), t.TempDir(), ".")
-	must(t, err)
-	return binary
+	if _, err := exec.LookPath("go"); err != nil || !mayBuild {
+		lacking(t, "the mutated binary, which scripts/gpu-test --build makes, is not beside this one; only a dry run builds it, with Go")
+	}
+	return ""
 }

@@ -14,6 +14,7 @@ func TestTheGPUTestsPassOnTheSimulatedDevice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute: make proof runs it")
 	}
+	mutantsBeside(t, true) // one of the tests runs it
 	out, err := self(t, []string{"-test.v", "-test.short", "-test.count=1", "-test.timeout=10m", "-test.skip=^" + t.Name() + "$"}, dryVariable+"=1")
 	text := string(out)
 	if err != nil || strings.Contains(text, "--- SKIP") || strings.Count(text, "\n--- PASS") < 30 {

@@ -92,6 +92,16 @@ func provokesErrors(t *testing.T) {
 	}
 }
 
+// lacking leaves a test out for want of something that a machine with a GPU need not have. With
+// FENCEPOST_REQUIRE=1 it fails the test.
+func lacking(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("FENCEPOST_REQUIRE") == "1" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
