@@ -39,7 +39,7 @@ func documents(t *testing.T) []Document {
 
 // notLinked matches the packages of the root module that only tests and the command use: an
 // application must not link them.
-var notLinked = regexp.MustCompile(`^(core/coretest|cuda/driver/drivertest|internal/(e2e|testkit|traceio|workload)|cmd|examples|traces)(/|$)`)
+var notLinked = regexp.MustCompile(`^(core/coretest|cuda/driver/drivertest|fenceposttest|internal/(e2e|testkit|traceio|workload)|cmd|examples|traces)(/|$)`)
 
 func TestAnApplicationLinksNoTestCode(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")

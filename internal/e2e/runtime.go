@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/fenceposttest"
 )
 
 // ResourceVariable is the environment's choice of the backend for tests that make none:
@@ -51,15 +52,7 @@ func Isolate() {
 func Open(t *testing.T, cfg fencepost.Config) *fencepost.Runtime {
 	t.Helper()
 	rt := OpenDirty(t, cfg)
-	t.Cleanup(func() {
-		left, err := rt.Close(context.Background())
-		if err != nil || len(left.Leaks) > 0 || left.OpenIntents > 0 {
-			t.Errorf("the end: %v; left over: %+v", err, left)
-		}
-		for _, f := range rt.Findings().Recent() {
-			t.Errorf("a finding: %v", f)
-		}
-	})
+	fenceposttest.Check(t, rt)
 	return rt
 }
 
