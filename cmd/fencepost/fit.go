@@ -21,7 +21,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/output"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/environ"
-	"github.com/fencepost-gpu/fencepost/internal/terminal"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/fit"
 )
@@ -277,16 +277,16 @@ func printFit(c *console, r *fit.Report) {
 	c.printf("  charged     peak %d bytes (%s), with padding, pending and quarantined\n", r.PeakCharged, fit.Size(r.PeakCharged))
 	c.printf("  held        peak %s of the device%s, with what is free beside blocks\n", between(r.PeakReservedLeast, r.PeakReserved), heldOn(r))
 	if r.Needs == r.NeedsLeast {
-		c.printf("  needs       %d bytes (%s): the smallest memory on which nothing is refused, within %s; found by replays\n", r.Needs, fit.Size(r.Needs), terminal.Size(r.Within))
+		c.printf("  needs       %d bytes (%s): the smallest memory on which nothing is refused, within %s; found by replays\n", r.Needs, fit.Size(r.Needs), size.Of(r.Within))
 	} else {
-		c.printf("  needs       %s: a limit of the upper end refuses nothing; the lower end is what the best of %d ways to play it takes, within %s\n", between(r.NeedsLeast, r.Needs), r.Plays, terminal.Size(r.Within))
+		c.printf("  needs       %s: a limit of the upper end refuses nothing; the lower end is what the best of %d ways to play it takes, within %s\n", between(r.NeedsLeast, r.Needs), r.Plays, size.Of(r.Within))
 	}
 	c.printf("  guard       %s\n", guardLine(r))
 	c.printf("  over time   %s\n", r.Bars(60))
 	if r.Failed > 0 {
 		c.printf("  failed      %d requests were refused when this was recorded; it is not known what they would have become, and they are not played\n", r.Failed)
 	}
-	earlier := fmt.Sprintf("(%s of what was live before it is known, and counted)", terminal.Size(r.Earlier))
+	earlier := fmt.Sprintf("(%s of what was live before it is known, and counted)", size.Of(r.Earlier))
 	switch {
 	case r.Uncertain:
 		c.printf("  not sure    a process's history lacks some of its program: more may be needed %s, or less where many streams lost frees; a log (Config.LogSinks) has all\n", earlier)
@@ -337,7 +337,7 @@ func guardLine(r *fit.Report) string {
 }
 
 func printJobs(c *console, j *fit.Jobs) {
-	c.printf("  jobs        %d behind an admission by their peaks, at most %d at once, of %s with %s set aside for what is no job's\n", j.Count, j.Most, terminal.Size(j.Reserved+j.Others), terminal.Size(j.Others))
+	c.printf("  jobs        %d behind an admission by their peaks, at most %d at once, of %s with %s set aside for what is no job's\n", j.Count, j.Most, size.Of(j.Reserved+j.Others), size.Of(j.Others))
 	c.printf("              %d would be refused, %d would wait: p50 %v, p99 %v, most %v\n", j.Refused, j.Waited, j.WaitP50, j.WaitP99, j.WaitMax)
-	c.printf("              none is refused from %s on, none waits for memory from %s on\n", terminal.Size(j.NeedsForAny), terminal.Size(j.NeedsForAll))
+	c.printf("              none is refused from %s on, none waits for memory from %s on\n", size.Of(j.NeedsForAny), size.Of(j.NeedsForAll))
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/internal/terminal"
+	"github.com/fencepost-gpu/fencepost/internal/size"
 )
 
 // The picture's sizes, in its own units.
@@ -94,10 +94,17 @@ func (r *Report) Interval() string {
 	return Size(r.Needs)
 }
 
-// Size is a number of bytes so exactly that a device's granule shows. It is rounded up, so that a limit of it is enough.
+// Size prints a number of bytes rounded up, so that a limit of what it prints is enough: to a
+// thousandth of a GiB, in which a device's granule shows, and below a GiB to a tenth of the unit.
 func Size(n uint64) string {
-	if n < 1<<30 {
-		return terminal.Size(n)
+	if n >= 1<<30 {
+		return fmt.Sprintf("%.3f GiB", math.Ceil(float64(n)/(1<<30)*1000)/1000)
 	}
-	return fmt.Sprintf("%.3f GiB", math.Ceil(float64(n)/(1<<30)*1000)/1000)
+	for _, unit := range []uint64{1 << 20, 1 << 10} {
+		if n >= unit {
+			tenths := (10*n + unit - 1) / unit
+			return size.Of((tenths*unit + 9) / 10)
+		}
+	}
+	return size.Of(n)
 }
