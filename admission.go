@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/line"
 	"github.com/fencepost-gpu/fencepost/internal/size"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
@@ -127,15 +128,12 @@ func (in *inside) headroom(surprise, limit uint64) uint64 {
 	return min(max(surprise, in.surprises[n-1], uint64(n+1)*in.pieces.Load()), limit/4)
 }
 
-// guesses is one part of the limit in so many: what a job is reserved of which nothing is known.
-const guesses = 8
-
-// guess is what to reserve for a job of which nothing is known: a share of the limit, or as much as a job of its name has
-// at most that is being learned.
+// guess is what to reserve for a job of which nothing is known: [line.Guess], or the most that a job
+// of its name has used which is still being learned.
 func (in *inside) guess(s *jobState, limit uint64) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	guess := max(1, limit/guesses)
+	guess := line.Guess(limit)
 	for _, l := range in.learners {
 		if l.tag == s.tag {
 			guess = max(guess, l.account.Read().Requested)

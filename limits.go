@@ -134,9 +134,11 @@ func (r *Runtime) budgetLimit(cfg Config) (own uint64, b bounds, err error) {
 
 // setShare has the backend hold no more of the device than the budget's limit, where one is set.
 func (r *Runtime) setShare(bytes uint64) {
-	if r.inside.pieces.Store(0); bytes > 0 {
-		r.inside.pieces.Store(jobPieces)
+	pieces := uint64(0)
+	if bytes > 0 {
+		pieces = jobPieces
 	}
+	r.inside.pieces.Store(pieces)
 	if r.pool != nil {
 		r.pool.SetShare(bytes)
 	}

@@ -34,9 +34,6 @@ type Config struct {
 	Unknown uint64
 }
 
-// guesses is one part of the limit in so many: the default of Config.Unknown.
-const guesses = 8
-
 // Gate lets jobs in as far as a number of bytes goes. It is safe for concurrent use, has no
 // goroutine and needs no close.
 type Gate struct {
@@ -172,7 +169,7 @@ func (g *Gate) needs(a *Admission) (least, bytes uint64) {
 	}
 	bytes = g.unknown
 	if bytes == 0 {
-		bytes = g.ledger.Limit() / guesses
+		bytes = line.Guess(g.ledger.Limit())
 	}
 	for _, l := range g.learners {
 		if l.job == a.job {

@@ -105,8 +105,7 @@ const (
 
 // holdings is what arenas have, in bytes: their blocks, as they were asked for and as they lie,
 // what is free beside those and no whole page, and what is free pages that the device is not known
-// to have come to.
-// held is behind the uses of other streams, and pieces is what is free beside all that.
+// to have come to. held is free behind the uses of other streams, and pieces is free beside all that.
 type holdings struct{ requested, used, fragmented, behind, held, pieces uint64 }
 
 // errNoRoom: the arena has no range that is long enough, nor has another that may be taken

@@ -180,8 +180,9 @@ func (r *tracker) Withhold(id core.BlockID, as core.BlockState) {
 	if lives {
 		b.stream.books.Withhold(&b.core, &b.entry)
 	}
-	b.mu.Unlock()                                       // the oracle is told under no lock that the books need
-	if lives && as != core.Retired && r.oracle != nil { // the launches that are open on a retired block may yet use it
+	b.mu.Unlock() // the oracle is told under no lock that the books need
+	// Launches that are open on a retired block may still use it.
+	if lives && as != core.Retired && r.oracle != nil {
 		r.oracle.BlockIsWithheld(ptr)
 	}
 }

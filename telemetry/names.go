@@ -6,16 +6,24 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/internal/version"
 )
 
 // ScopeName is the instrumentation scope of every span of this package.
 const ScopeName = "github.com/fencepost-gpu/fencepost/telemetry"
 
-// tracerOf is the tracer of this package's spans: the one place that calls the provider's.
+// tracerOf is the tracer of this package's spans: the one place that calls the provider's. If the
+// provider panics, its spans do not record.
 func tracerOf(p trace.TracerProvider) trace.Tracer {
-	return guardedTracer{p.Tracer(ScopeName, trace.WithInstrumentationVersion(version.Fencepost()), trace.WithSchemaURL(semconv.SchemaURL))}
+	var t trace.Tracer = noop.Tracer{}
+	usercode.Call(tracerCode, func() {
+		t = p.Tracer(ScopeName, trace.WithInstrumentationVersion(version.Fencepost()),
+			trace.WithSchemaURL(semconv.SchemaURL))
+	})
+	return guardedTracer{t}
 }
 
 // SpanName is an operation: what a span's name begins with, and the value of [AttrSpanOperation].

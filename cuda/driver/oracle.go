@@ -13,11 +13,11 @@ type Oracle interface {
 	// the events are recorded now: what was enqueued before is the last that may use it. Of a block
 	// that the driver allocated it is told if the driver hears of the free later.
 	BlockEnds(ptr uint64, s Stream, behind ...Event)
-	// BlockIsOwned tells what of the block at ptr a program has: bytes at owned, from now on. Launches
-	// must declare what they use of it. What else is in the block is of layers, which keep it around
-	// the program's part or round up: an access of the program's there is out of bounds. Of no bytes
-	// the program has nothing. All of a block that BlockBegins tells of is the program's, and of one
-	// that the driver allocated or mapped nothing need be declared, until this is told.
+	// BlockIsOwned tells which part of the block at ptr a program has from now on: bytes at owned,
+	// or none if bytes is 0. Launches must declare what they use of that part. The rest of the block
+	// belongs to layers, which pad or round up: an access of the program's there is out of bounds.
+	// Until this is told, the program has all of a block that BlockBegins told of. A launch need not
+	// declare what it uses of a block that the driver allocated or mapped.
 	BlockIsOwned(ptr, owned, bytes uint64)
 	// BlockIsWithheld tells that the owner of the block at ptr has given it back, and a layer keeps
 	// it, or an unmap is to come: what the program enqueues from now on and touches it comes after the free.

@@ -39,8 +39,6 @@ func (c *credit) give(n uint64) {
 	c.ledger.give(n)
 }
 
-func (c *credit) room(lendable uint64) uint64 { return c.ledger.room(lendable) + c.bytes }
-
 // recall gives the credit back to the general ledger.
 func (c *credit) recall() {
 	c.ledger.give(c.bytes)

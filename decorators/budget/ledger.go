@@ -94,8 +94,6 @@ type account interface {
 	take(n, lendable uint64) (lent uint64, ok bool)
 	// give gives n bytes back.
 	give(n uint64)
-	// room is the most that take could take now.
-	room(lendable uint64) uint64
 }
 
 var _ account = (*ledger)(nil)

@@ -137,6 +137,10 @@ func (l *Ledger) decide(place int, bytes uint64) {
 	l.Told = append(l.Told, Decision{place, bytes})
 }
 
+// Guess is what a job of which nothing is known reserves of a limit, in bytes: an eighth, and not
+// nothing.
+func Guess(limit uint64) uint64 { return max(1, limit/8) }
+
 // State is a ledger's, with nothing told.
 type State struct {
 	Limit, Given uint64

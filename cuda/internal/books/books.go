@@ -184,15 +184,12 @@ func (b *Books) Revive(c *core.Block, e *Entry) Shortage {
 	return b.takeLive(c, e)
 }
 
-// Withhold leaves the live bytes of a block to others' peak, and reports whether it was withheld
-// only now.
-func (b *Books) Withhold(c *core.Block, e *Entry) bool {
+// Withhold leaves the live bytes of a block to others' peak.
+func (b *Books) Withhold(c *core.Block, e *Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	before := e.Withheld
 	b.giveLive(c, e)
 	e.Withheld = true
-	return !before
 }
 
 // Leave counts a retired block as released, so long after the request of its free. The
