@@ -308,12 +308,13 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 			return claim, err
 		}
 	}
+	began := time.Now()                                 // so that it has waited as long as it was told to
 	patient, cancel := context.WithTimeout(ctx, o.wait) // the guard's own patience ends with it
 	defer cancel()
 	if room := r.room(ctx); o.wait <= 0 || room.never(o) {
 		return r.Reserve(patient, o.bytes, tag)
 	}
-	place := r.line.Join(o.bytes, string(tag))
+	place := r.line.Join(o.bytes, string(tag), began)
 	defer place.Leave()
 	var looked monotime.Instant
 	for pause := firstPause; ; {

@@ -175,15 +175,16 @@ func (p *driverPool) makeRoom(s *stream, req *core.Request, err error) error {
 	if err := p.reap(); err != nil {
 		return err
 	}
+	pieces := p.share.pieces(req)
 	switch last := p.last.Load(); {
 	case p.fits(grows):
 		return nil
-	case last.Used+req.Bytes > most+p.share.pieces(req):
+	case last.Used+req.Bytes > most+pieces:
 		return p.explain(req, nil)
 	}
 	s.Lock()
 	defer s.Unlock()
-	if !s.alone.next(err, p.share.pieces(req)) {
+	if !s.alone.next(err, pieces) {
 		return p.explain(req, nil)
 	}
 	return nil

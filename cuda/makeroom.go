@@ -233,7 +233,7 @@ func (m *arenas) findRoom(s *stream, req *core.Request) (done bool, err error) {
 		return true, nil // another allocation made it for the same stream, or it is held no more
 	}
 	_, found, err := m.join(s, req, false)
-	return found, err
+	return found && s.arena.hasRoom(req.Bytes), err // another may have taken it
 }
 
 // settleOwn makes free what the stream holds and comes after already.
@@ -352,7 +352,13 @@ func (l *arena) appendPages(parts []pages.Part, part pages.Part, s *stream, wait
 func (l *arena) appendHeld(parts []pages.Part, from int) []pages.Part {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for ptr, bytes := range l.fit.SmallRows {
+		parts = append(parts, pages.Part{Ptr: ptr, Bytes: bytes, Kind: pages.Held, From: from})
+	}
 	for h := range l.fit.Held {
+		if h.IsSmall {
+			continue
+		}
 		parts = append(parts, pages.Part{Ptr: h.Ptr, Bytes: h.Bytes, Kind: pages.Held, From: from})
 		if h.Below > 0 {
 			parts = append(parts, pages.Part{Ptr: h.Ptr - h.Below, Bytes: h.Below})

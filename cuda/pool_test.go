@@ -596,7 +596,7 @@ func TestSmallBlocksKeepLittleFromLargeOnes(t *testing.T) {
 					}
 					b.free(live...)
 					b.drain()
-					b.free(b.alloc(leases[0], (pages-13*uint64(streams))*poolPage))
+					b.free(b.alloc(leases[0], (pages-8*uint64(streams))*poolPage))
 					for range 1000 {
 						results = append(results, b.alloc(leases[0], result))
 					}
@@ -624,4 +624,36 @@ func TestSmallBlocksFillPiecesOfAFullPool(t *testing.T) {
 	b.free(blocks...)
 	b.drain()
 	b.free(b.alloc(l, pages*poolPage))
+}
+
+// A stream waits for its own small blocks that others still use where their pages are wholly free then, and for no piece of a
+// page: that would join no large block.
+func TestAStreamWaitsForItsOwnPagesOfSmallBlocks(t *testing.T) {
+	const pages = 13
+	for _, whole := range []bool{true, false} {
+		b := newBench(t, pooled(pages))
+		s := b.leases(2)
+		large := b.alloc(s[0], (pages-1)*poolPage)
+		small := b.alloc(s[0], poolPage/32)
+		rest := b.alloc(s[0], poolPage-poolPage/32)
+		release := b.hold(s[1])
+		b.launch(s[1], writes(small, rest))
+		b.free(large, small)
+		if whole {
+			b.free(rest)
+		}
+		again, err := b.Runtime.Allocate(ctx, core.Request{Bytes: (pages-1)*poolPage + poolPage/32, Stream: s[0].ID()})
+		if whole {
+			must(t, err)
+			b.launch(s[0], writes(again)) // the oracle sees whether it comes after the others
+		} else {
+			expect.Error(t, err, core.ErrOutOfMemory)
+		}
+		release()
+		if err == nil {
+			b.free(again)
+		} else {
+			b.free(rest)
+		}
+	}
 }

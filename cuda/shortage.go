@@ -21,6 +21,19 @@ func (r *tracker) pendingFrees() (all, given uint64) {
 	return st.Pending.Bytes, given
 }
 
+// liveBlocks is how many streams there are, and how many live blocks they have.
+func (r *tracker) liveBlocks() (streams, blocks uint64) {
+	var st core.Stats
+	all := r.streams.table.streams()
+	for _, s := range all {
+		if !s.adopted {
+			s.books.addTo(&st)
+		}
+	}
+	r.streams.table.adoptedBooks.addTo(&st)
+	return uint64(len(all)), st.Live.Blocks
+}
+
 // limited is how much a pool may hold by its own limit, if it has one, and by the share, and which of the two is less.
 func (r *tracker) limited(limit uint64) (may uint64, by string) {
 	may, by = cmp.Or(limit, noBound), core.BoundPool

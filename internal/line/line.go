@@ -39,9 +39,9 @@ type Standing struct {
 	First  string
 }
 
-// Join takes the last place, for so many bytes. The name is for those behind. It must be left.
-func (l *Line) Join(bytes uint64, name string) *Place {
-	p := &Place{line: l, name: name, joined: time.Now(), turn: make(chan struct{}, 1)}
+// Join takes the last place, for so many bytes. The name is for those behind, and it waits since a time. It must be left.
+func (l *Line) Join(bytes uint64, name string, since time.Time) *Place {
+	p := &Place{line: l, name: name, joined: since, turn: make(chan struct{}, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.order.Len() == 0 && l.OnWaiters != nil {

@@ -3,6 +3,7 @@ package line
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 func awake(p *Place) bool {
@@ -17,7 +18,7 @@ func awake(p *Place) bool {
 func TestTheFirstHasItsTurnAndThenTheNext(t *testing.T) {
 	var waiters []bool
 	l := &Line{OnWaiters: func(waiting bool) { waiters = append(waiters, waiting) }}
-	a, b, c := l.Join(1, ""), l.Join(1, ""), l.Join(1, "")
+	a, b, c := l.Join(1, "", time.Now()), l.Join(1, "", time.Now()), l.Join(1, "", time.Now())
 	l.Wake()
 	l.Wake()
 	if !awake(a) || awake(a) || awake(b) || !a.MayTry() || b.MayTry() {
@@ -41,10 +42,10 @@ func TestTheFirstHasItsTurnAndThenTheNext(t *testing.T) {
 func TestOnlySoManyPassOneThatDoesNotFit(t *testing.T) {
 	for _, passes := range []int{0, 2} {
 		l := &Line{Passes: passes}
-		large := l.Join(100, "")
+		large := l.Join(100, "", time.Now())
 		passed := 0
 		for range 5 {
-			tooLarge, small := l.Join(50, ""), l.Join(10, "")
+			tooLarge, small := l.Join(50, "", time.Now()), l.Join(10, "", time.Now())
 			large.LetPass(20)
 			if awake(tooLarge) {
 				t.Error("one passes that does not fit either")
@@ -68,7 +69,7 @@ func TestOnlySoManyPassOneThatDoesNotFit(t *testing.T) {
 // The first may look again before the one that it let pass has its room: that one does not pass twice.
 func TestOneThatPassesIsCountedOnce(t *testing.T) {
 	l := &Line{Passes: 2}
-	large, small, next := l.Join(100, ""), l.Join(10, ""), l.Join(10, "")
+	large, small, next := l.Join(100, "", time.Now()), l.Join(10, "", time.Now()), l.Join(10, "", time.Now())
 	large.LetPass(20)
 	large.LetPass(20)
 	if !awake(small) || !small.MayTry() || awake(next) {
@@ -92,7 +93,7 @@ func BenchmarkTurn(b *testing.B) {
 		b.Run(fmt.Sprint("waiters=", n), func(b *testing.B) {
 			var l Line
 			for range n {
-				l.Join(1, "")
+				l.Join(1, "", time.Now())
 			}
 			for b.Loop() {
 				l.Wake()
@@ -102,7 +103,7 @@ func BenchmarkTurn(b *testing.B) {
 					b.Fatal("not the first")
 				}
 				first.Leave()
-				l.Join(1, "")
+				l.Join(1, "", time.Now())
 			}
 		})
 	}

@@ -16,7 +16,7 @@
 // # Small blocks
 //
 // A block of at most a 32nd of a page is small. Small blocks lie on pages of their own, so that a few of them do not keep
-// many pages from larger blocks. In an arena of few pages they lie anywhere. Other blocks may lie there, too, if there is no other room: they keep no further page.
+// many pages from larger blocks. In an arena of one page they lie anywhere. Other blocks may lie there, too, if there is no other room: they keep no further page.
 // A page for small blocks of which all is free becomes a page like the others when one is looked for.
 //
 // Free ranges are in lists by class: 32 classes between a size and its double, so sizes
@@ -25,7 +25,6 @@
 package fit
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -63,11 +62,11 @@ const (
 	kinds
 )
 
-// smallShare is how many small blocks a page has room for at least. An arena of fewer than fewPages has no pages of their
-// own for them: they could keep that many, and on each of many streams a page more is dear.
+// smallShare is how many small blocks a page has room for at least. An arena of fewer than fewPages has none of their
+// own for them: on each of many streams a page more is dear.
 const (
 	smallShare = 32
-	fewPages   = 12
+	fewPages   = 2
 )
 
 // IsSmall reports whether a block of so many bytes is small.
@@ -129,20 +128,24 @@ func (f *Fit) HasPiece(bytes uint64) bool { return f.ranges[mixed].largest() >= 
 
 // find is a range for a block of so many bytes, nil if there is none.
 func (f *Fit) find(bytes uint64) *record {
-	if !f.IsSmall(bytes) {
-		r := f.ranges[mixed].find(bytes)
-		if r == nil && f.gather() {
-			r = f.ranges[mixed].find(bytes)
-		}
-		return cmp.Or(r, f.ranges[forSmall].find(bytes))
+	if f.IsSmall(bytes) && f.free+f.used >= fewPages*f.page {
+		return f.findSmall(bytes)
 	}
-	if r := f.ranges[forSmall].find(bytes); r != nil {
+	if r := f.ranges[mixed].find(bytes); r != nil {
 		return r
 	}
-	if f.free+f.used < fewPages*f.page {
+	if f.gather() {
 		if r := f.ranges[mixed].find(bytes); r != nil {
 			return r
 		}
+	}
+	return f.ranges[forSmall].find(bytes)
+}
+
+// findSmall is find for a small block of an arena that has pages for small blocks.
+func (f *Fit) findSmall(bytes uint64) *record {
+	if r := f.ranges[forSmall].find(bytes); r != nil {
+		return r
 	}
 	if r := f.smallest(f.page, nil); r != nil {
 		return f.turn(r, f.outermost(r, f.page), f.page, forSmall)

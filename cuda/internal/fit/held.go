@@ -15,15 +15,17 @@ type hold struct {
 	behind Behind
 }
 
-// Held is a held range. Below and Above are how many bytes beside it are free.
+// Held is a held range. Below and Above are how many bytes beside it are free that merge with it when it is held no more.
 type Held struct {
 	Ptr, Bytes   uint64
 	Below, Above uint64
 	Behind       Behind
+	// IsSmall: it lies on pages for small blocks.
+	IsSmall bool
 }
 
 func (h hold) described() Held {
-	d := Held{Ptr: h.ptr, Bytes: h.bytes, Behind: h.behind}
+	d := Held{Ptr: h.ptr, Bytes: h.bytes, Behind: h.behind, IsSmall: h.kind == forSmall}
 	if h.below.free && h.below.kind == h.kind {
 		d.Below = h.below.bytes
 	}
@@ -97,20 +99,39 @@ func (f *Fit) Rows(yield func(ptr, n, mark uint64, held bool) bool) {
 		return more
 	})
 	for _, h := range f.holds {
-		row := *h.record
-		if lo := row.below; lo.free && lo.kind == row.kind {
-			row.ptr, row.bytes, row.mark, row.below = lo.ptr, row.bytes+lo.bytes, max(row.mark, lo.mark), lo.below
-		}
-		if row.below.isHeld(row.kind) { // it is of that one's row
-			continue
-		}
-		for hi := row.above; hi.open() && hi.kind == row.kind; hi = hi.above {
-			row.bytes, row.mark = row.bytes+hi.bytes, max(row.mark, hi.mark)
-		}
-		if from, to := f.within(&row); more && from < to {
-			more = yield(from, to-from, row.mark, true)
+		if row, first := f.row(h.record); first {
+			if from, to := f.within(&row); more && from < to {
+				more = yield(from, to-from, row.mark, true)
+			}
 		}
 	}
+}
+
+// SmallRows calls yield for the wholly free or held pages for small blocks of each row of ranges that has a held one,
+// until that returns false. They are like other pages when they are held no more.
+func (f *Fit) SmallRows(yield func(ptr, n uint64) bool) {
+	for _, h := range f.holds {
+		if row, first := f.row(h.record); first && h.kind == forSmall {
+			if from, to := f.within(&row); from < to && !yield(from, to-from) {
+				return
+			}
+		}
+	}
+}
+
+// row is a held range with the free and held ones of its kind beside it, and whether it is the first held one of them.
+func (f *Fit) row(of *record) (row record, first bool) {
+	row = *of
+	if lo := row.below; lo.free && lo.kind == row.kind {
+		row.ptr, row.bytes, row.mark, row.below = lo.ptr, row.bytes+lo.bytes, max(row.mark, lo.mark), lo.below
+	}
+	if row.below.isHeld(row.kind) {
+		return row, false
+	}
+	for hi := row.above; hi.open() && hi.kind == row.kind; hi = hi.above {
+		row.bytes, row.mark = row.bytes+hi.bytes, max(row.mark, hi.mark)
+	}
+	return row, true
 }
 
 // CutRow takes some pages out of the fit if all of them are free or held, and returns the newest of

@@ -76,7 +76,7 @@ func TestARecordedProgramNeedsLittleMoreThanWithBestFit(t *testing.T) {
 			remap bool
 			most  float64
 		}{
-			{"pages stay", false, 1.13},
+			{"pages stay", false, 1.15}, // best fit takes 1.16
 			{"free pages move", true, 1.035},
 		} {
 			fit, best := play(t, trace.Rows, New(devicePage), c.remap), play(t, trace.Rows, &model{page: devicePage}, c.remap)

@@ -63,7 +63,8 @@ func (p *program) guarded(seed uint64, rate float64) *debugguard.Resource {
 	return guard
 }
 
-// guardedBounds are those with the guard at its default. The goal is 1.06 on one stream and 1.15 on several.
+// guardedBounds are those with the guard at its default, in the mean of the seeds. The goal is 1.06 on one stream and 1.15 on
+// several.
 var guardedBounds = map[string]float64{"gpt2": 1.04, "resnet": 1.06, "serving": 1.08, "tables": 1.1}
 
 func TestThePoolReservesLittleMoreWithTheDefaultGuard(t *testing.T) {
@@ -71,6 +72,7 @@ func TestThePoolReservesLittleMoreWithTheDefaultGuard(t *testing.T) {
 	for _, name := range traces.Names() {
 		rows := load(t, name)
 		for _, rate := range []float64{debugguard.DefaultSampleRate, 0} {
+			sum := 0.0
 			for seed := range seeds() {
 				t.Run(fmt.Sprintf("%s/rate=%v/seed=%d", name, rate, seed), func(t *testing.T) {
 					p := newProgram(t, seed, 0)
@@ -81,14 +83,15 @@ func TestThePoolReservesLittleMoreWithTheDefaultGuard(t *testing.T) {
 					st := guard.GuardStats()
 					p.freeAll()
 					ratio, kept := float64(pool.ReservedHigh)/float64(p.peak), st.Quarantine.Blocks+st.Evicted
-					if ratio > guardedBounds[name] {
-						t.Errorf("%d bytes are reserved and %d live, %.3f for each: more than %.2f", pool.ReservedHigh, p.peak, ratio, guardedBounds[name])
-					}
+					sum += ratio
 					if kept == 0 {
 						t.Errorf("nothing was quarantined, which shows nothing: %+v", st)
 					}
 					table = append(table, fmt.Sprintf("%-8s %8v %4d %7d %4d %8d %8d %5.3f", name, rate, seed, st.Guarded, kept, p.peak>>20, pool.ReservedHigh>>20, ratio))
 				})
+			}
+			if mean := sum / float64(seeds()); mean > guardedBounds[name] {
+				t.Errorf("%s with one block in %v: %.3f bytes are reserved for each that is live, more than %.2f", name, rate, mean, guardedBounds[name])
 			}
 		}
 	}
