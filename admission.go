@@ -34,13 +34,15 @@ import (
 // those inside that may need the most beyond its reservation. It never waits
 // for memory while it has some, so that no two jobs wait for each other. What it will not need it may give back; see [Job.Settle].
 //
-// A job of which nothing is known is being learned: it reserves an eighth of the budget's limit as a guess, or as much as a job
-// of its name has needed that is being learned now. Others run beside it. A job that is known to need nothing reserves nothing.
-// With [Reserve] the first jobs have that guess instead: Reserve's bytes count until something is known, and its bound on the wait
-// for good. A job that is admitted from within another one may wait for that. If even the lower end of what is
-// predicted is more than the budget's limit the job is refused with a [admit.NeverFitsError] and a
-// [core.OutOfBudgetError]. If only the upper end is more than will come free, because no other job holds a reservation,
-// it gets what there is: so a job that allocates for ever should give its reservation back when it has what it needs.
+// A job of which nothing is known is being learned: it reserves an eighth of the budget's limit as
+// a guess, or as much as a job of its name has needed that is being learned now. Others run beside
+// it. A job that is known to need nothing reserves nothing. With [Reserve] the first jobs have that
+// guess instead: Reserve's bytes count until something is known, and its bound on the wait for
+// good. A job that is admitted from within another one may wait for that. If even the lower end of
+// what is predicted is more than the budget's limit the job is refused with a
+// [admit.NeverFitsError] and a [core.OutOfBudgetError]. If only the upper end is more than will
+// come free, because no other job holds a reservation, it gets what there is: so a job that
+// allocates for ever should give its reservation back when it has what it needs.
 func Admit() JobOption { return func(o *jobOptions) { o.admit = true } }
 
 // Shape says a number that the memory of a job depends on, such as its rows, for [Admit]; without that it is
@@ -65,7 +67,8 @@ type forecast struct {
 	admitted bool
 }
 
-// learning reports whether nothing is known yet of what an admitted job needs, so that its reservation is a guess.
+// learning reports whether nothing is known yet of what an admitted job needs, so that its
+// reservation is a guess.
 func (f *forecast) learning() bool { return f != nil && f.admitted && f.Runs == 0 }
 
 // surprise is how much more than predicted the job may need.
@@ -84,7 +87,8 @@ type inside struct {
 	surprises []uint64
 	// pieces is jobPieces if the budget is a share of the device, and else zero.
 	pieces atomic.Uint64
-	// learners are the admitted jobs that began when nothing was known of their kind, from their wait to their end.
+	// learners are the admitted jobs that began when nothing was known of their kind, from their
+	// wait to their end.
 	learners []*jobState
 }
 
@@ -112,12 +116,13 @@ func (in *inside) noneHolds() bool {
 	return len(in.surprises) == 0
 }
 
-// jobPieces is how much of a share of the device is kept free for each admitted job, in bytes: free memory lies in pieces beside the
-// blocks of its streams. It was measured with jobs of some 2 to 30 MiB.
+// jobPieces is how many bytes of a share of the device stay free for each admitted job, because free
+// memory lies in pieces beside the blocks of its streams. It was measured with jobs of 2 to 30 MiB.
 const jobPieces = 4 << 20
 
-// headroom is what is to be kept free beside an admitted job with that surprise, if others have a reservation: for the surprise of
-// one, or for pieces of memory if the limit is a share of the device, and a quarter of the limit at most.
+// headroom is how many bytes stay free beside an admitted job with that surprise. It is zero while no job
+// holds a reservation. Else it covers the largest surprise of one job, and, in a share of the device,
+// pieces of memory. It is a quarter of the limit at most.
 func (in *inside) headroom(surprise, limit uint64) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -128,8 +133,8 @@ func (in *inside) headroom(surprise, limit uint64) uint64 {
 	return min(max(surprise, in.surprises[n-1], uint64(n+1)*in.pieces.Load()), limit/4)
 }
 
-// guess is what to reserve for a job of which nothing is known: [line.Guess], or the most that a job
-// of its name has used which is still being learned.
+// guess is what to reserve for a job of which nothing is known: [line.Guess], or the most that a
+// job of its name has used which is still being learned.
 func (in *inside) guess(s *jobState, limit uint64) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -230,8 +235,8 @@ func (j *Job) Settle() error {
 	return j.state.settle(j.state.ctx)
 }
 
-// settle may be called again after an error, or where the program's code has panicked: a claim that is not open any more
-// was released by then.
+// settle may be called again after an error or a panic of the program's code. A claim that is not open any
+// more was released by then.
 func (s *jobState) settle(ctx context.Context) error {
 	if s.claim.ID == 0 {
 		return nil
@@ -284,8 +289,8 @@ type learned struct {
 	changed atomic.Bool
 }
 
-// learnedFiles are the models of the files that runtimes of this process have open, by path: several
-// runtimes with one file learn together.
+// learnedFiles are the models of the files that runtimes of this process have open, by path:
+// several runtimes with one file learn together.
 var learnedFiles = struct {
 	mu     sync.Mutex
 	byPath map[string]*learnedFile
@@ -296,8 +301,8 @@ type learnedFile struct {
 	users int
 }
 
-// openLearnedFile reads a file, or shares the model of one that is open. Errors are those of [admit.Load]: for
-// a file that is damaged, or not there yet, there is a model of nothing too.
+// openLearnedFile reads a file, or shares the model of one that is open. Errors are those of
+// [admit.Load]: for a file that is damaged, or not there yet, there is a model of nothing too.
 func openLearnedFile(path string) (*admit.Model, error) {
 	l := &learnedFiles
 	l.mu.Lock()

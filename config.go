@@ -106,9 +106,10 @@ const stopExitCode = 70
 // Code that watches must not block. It is LogSinks, TracerProvider with its samplers and span
 // processors, Findings.Logger, OnFinding, OnHealth, OnStop and TelemetryLost. If it panics, the
 // runtime writes an error record with the stack to slog.Default, at most one a minute for each
-// kind, health has the reason telemetry_loss, and the operation goes on. Code that takes part does a share of the work: Layers, Driver,
-// and the functions of jobs and launches. Its panic goes on to the caller; in the background it is
-// written to slog.Default too. In either case, and after runtime.Goexit, nothing is lost.
+// kind, health has the reason telemetry_loss, and the operation goes on. Code that takes part does
+// a share of the work: Layers, Driver, and the functions of jobs and launches. Its panic goes on to
+// the caller; in the background it is written to slog.Default too. In either case, and after
+// runtime.Goexit, nothing is lost.
 type Config struct {
 	// Device is Auto, CUDA or Sim. Empty means Auto. FENCEPOST_DEVICE.
 	Device DeviceKind
@@ -141,13 +142,12 @@ type Config struct {
 	// operations alone.
 	Async cuda.AsyncConfig
 	Pool  cuda.PoolConfig
-	// Budget is the most bytes of the device that may be charged, guard
-	// padding and quarantine included. 0 means the simulated device's memory,
-	// and of a GPU what is free when Open has made its context, less 256 MiB
-	// (or a 32nd of it, if that is less) for what the driver takes later. On a GPU
-	// it is never above what others allow: see [Runtime.MemoryLimits]. A
-	// process that shares the GPU with others should say its share: where a budget is set, pool and isolated blocks
-	// hold no more of the device than that, see [cuda.PoolResource.SetShare].
+	// Budget is the most bytes of the device that may be charged, guard padding and quarantine
+	// included. 0 means the simulated device's memory, and of a GPU what is free when Open has made
+	// its context, less 256 MiB (or a 32nd of it, if that is less) for what the driver takes later.
+	// On a GPU it is never above what others allow: see [Runtime.MemoryLimits]. A process that
+	// shares the GPU with others should say its share: where a budget is set, pool and isolated
+	// blocks hold no more of the device than that, see [cuda.PoolResource.SetShare].
 	// FENCEPOST_BUDGET, with an optional suffix KiB, MiB or GiB.
 	Budget uint64
 	// Patience is how long a request for memory waits, instead of being refused, for the device
@@ -159,11 +159,12 @@ type Config struct {
 	// than there is room for, each of whom fits. 0 serves strictly in the order of their coming.
 	// FENCEPOST_RESERVE_PASSES.
 	ReservePasses int
-	// Learned is what is known of the peaks of jobs, for [Admit]; several runtimes may share one. Nil is what LearnedFile has, or
-	// nothing. LearnedFile keeps it: Open reads the file, and once a minute and Close add to it what was learned since. Several
-	// runtimes and processes may have one file: what each of them learns is added, and runtimes of one process learn together. A
-	// damaged file is warned of, and written anew. A path that is no regular file is refused. Empty keeps it in no file.
-	// FENCEPOST_LEARNED.
+	// Learned is what is known of the peaks of jobs, for [Admit]; several runtimes may share one.
+	// Nil is what LearnedFile has, or nothing. LearnedFile keeps it: Open reads the file, and once
+	// a minute and Close add to it what was learned since. Several runtimes and processes may have
+	// one file: what each of them learns is added, and runtimes of one process learn together. A
+	// damaged file is warned of, and written anew. A path that is no regular file is refused. Empty
+	// keeps it in no file. FENCEPOST_LEARNED.
 	Learned     *admit.Model
 	LearnedFile string
 	// Guard is the debug guard's mode, such as GuardHunt or "hunt:bisect+delay"; empty

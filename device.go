@@ -188,8 +188,8 @@ func countOf(n int) string {
 	return fmt.Sprintf("%d devices, 0 to %d", n, n-1)
 }
 
-// serves refuses a device that lacks what the backend needs, such as some vGPU profiles and embedded
-// boards. It runs before a context is made there.
+// serves refuses a device that lacks what the backend needs, such as some vGPU profiles and
+// embedded boards. It runs before a context is made there.
 func serves(lib *libcuda.Library, cfg Config) error {
 	if cfg.Resource == Direct {
 		return nil

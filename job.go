@@ -251,7 +251,8 @@ func (j *Job) check(op string) error {
 }
 
 type jobOptions struct {
-	// guess: nothing is known of an admitted job, so bytes are a guess, and less will do where no more will come free.
+	// guess: nothing is known of an admitted job, so bytes are a guess, and less will do where no
+	// more will come free.
 	reserve, admit, guess bool
 	// least is what will do instead of bytes where no more will come free; 0 if nothing else will.
 	least, bytes uint64
@@ -269,14 +270,14 @@ type jobOptions struct {
 // beyond the reservation is refused with [core.ErrClaimExceeded], also if the
 // budget has room.
 //
-// If the bytes are not free the job waits, holding nothing, until they are released or wait or
-// its context is over. Jobs that wait are served in the order in which they came: one that would
-// fit waits behind one that does not, unless [Config].ReservePasses lets it pass. One that does
-// not wait does not queue either: it takes what is free now. Then Do returns the budget's
-// refusal, a [core.OutOfBudgetError] that names the largest holders and what stood before the job, or a
-// [core.WaitError] that matches the context's error. A
-// wait of 0 refuses at once; more bytes than the limit are refused at once too. Zero bytes are a
-// [core.InvalidRequestError], although an upload of no values is none: leave Reserve out then.
+// If the bytes are not free the job waits, holding nothing, until they are released or wait or its
+// context is over. Jobs that wait are served in the order in which they came: one that would fit
+// waits behind one that does not, unless [Config].ReservePasses lets it pass. One that does not
+// wait does not queue either: it takes what is free now. Then Do returns the budget's refusal, a
+// [core.OutOfBudgetError] that names the largest holders and what stood before the job, or a
+// [core.WaitError] that matches the context's error. A wait of 0 refuses at once; more bytes than
+// the limit are refused at once too. Zero bytes are a [core.InvalidRequestError], although an
+// upload of no values is none: leave Reserve out then.
 func Reserve(bytes uint64, wait time.Duration) JobOption {
 	return func(o *jobOptions) { o.reserve, o.bytes, o.wait = true, bytes, wait }
 }
@@ -284,8 +285,9 @@ func Reserve(bytes uint64, wait time.Duration) JobOption {
 // Waiting is how many jobs wait for their reservation now. It does not block.
 func (r *Runtime) Waiting() int { return r.line.Len() }
 
-// Learning is how many jobs with [Admit] wait or run now that began when nothing was known of what they need, so that
-// their reservation is a guess. It is safe for concurrent use and does not block.
+// Learning is how many jobs with [Admit] wait or run now that began when nothing was known of what
+// they need, so that their reservation is a guess. It is safe for concurrent use and does not
+// block.
 func (r *Runtime) Learning() int { return r.inside.learning() }
 
 // The pauses between two looks of the first that waits: at the device, while something is pending
@@ -297,10 +299,10 @@ const (
 )
 
 // reserveWithin reserves in order: who comes later waits until those before have theirs, or have
-// given up, or let it pass. It looks before it asks, because each refusal counts. An admitted job waits
-// until room stays for the largest surprise, or no job has a reservation that will come back: then
-// the first takes what there is, if that is the least that it needs. One of which nothing is known waits for a
-// guess, until something is known.
+// given up, or let it pass. It looks before it asks, because each refusal counts. An admitted job
+// waits until room stays for the largest surprise, or no job has a reservation that will come back:
+// then the first takes what there is, if that is the least that it needs. One of which nothing is
+// known waits for a guess, until something is known.
 func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions) (core.Claim, error) {
 	tag := s.tag
 	if o.wait > 0 && r.line.Len() == 0 {
@@ -629,8 +631,8 @@ func also(err, more error) error {
 	return errors.Join(err, more)
 }
 
-// keep notes a block of the job. When the list has doubled, those that are not live any more leave it: a job that runs
-// for hours keeps the blocks that it has, and not all that it had.
+// keep notes a block of the job. When the list has doubled, blocks that are not live any more leave it. So
+// a job that runs for hours lists the blocks that it has, and not all that it had.
 func (s *jobState) keep(id core.BlockID) {
 	if len(s.blocks) >= max(2*s.lived, leastKept) {
 		s.blocks = slices.DeleteFunc(s.blocks, func(id core.BlockID) bool { return s.rt.State(id) != core.Live })

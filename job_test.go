@@ -9,7 +9,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 )
 
-// A job that allocates and frees for hours keeps what it has, and frees all that at its end, in whatever order it freed the rest.
+// A job that allocates and frees for hours keeps what it has, and frees all that at its end, in
+// whatever order it freed the rest.
 func TestALongJobKeepsTheBlocksThatItHas(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{})
 	const atOnce, rounds = 300, 40

@@ -53,8 +53,8 @@ func (h *jobHistory) events(ordinal int) []oplog.Event {
 // errAbandoned is what is said of a job whose function did not return.
 var errAbandoned = errors.New("the job's function did not return: it panicked, or called runtime.Goexit")
 
-// report tells metrics, traces, the history and the log what the job has needed, and whether its function returned. What the
-// runtime keeps itself comes before what calls the program's code.
+// report tells metrics, traces, the history and the log what the job has needed, and whether its
+// function returned. It updates the runtime's own books before it calls the program's code.
 func (r *Runtime) report(s *jobState, err error, returned bool) {
 	j := endedJob{began: s.began, name: s.tag, span: s.span.Span(), err: err, account: s.account.Read()}
 	a := &j.account

@@ -361,8 +361,9 @@ func (r *Runtime) openDumps(cfg Config) error {
 	return nil
 }
 
-// flushSpans has the tracer provider export what it has queued, for a moment of its own: a program that gives Close and the
-// provider's Shutdown one context has none left if a job did not end. What it could not export stays queued, so that is no error.
+// flushSpans has the tracer provider export its queue, in a moment of its own. A program may give Close
+// and the provider's Shutdown one context, and a job that does not end uses that up. Spans that are not
+// exported stay queued, so it returns no error.
 func flushSpans(cfg Config) func(context.Context) error {
 	return func(ctx context.Context) error {
 		provider, ok := cfg.TracerProvider.(interface{ ForceFlush(context.Context) error })
@@ -418,8 +419,8 @@ func (r *Runtime) awaitClosed(ctx context.Context) (core.Leftover, error) {
 	return r.leftover, r.closeError
 }
 
-// othersClose is how much longer than [Config.CloseTimeout] a second Close without a deadline waits for the first, which takes
-// some moments beyond that.
+// othersClose is how much longer than [Config.CloseTimeout] a second Close without a deadline waits for
+// the first, which takes some moments beyond its timeout.
 const othersClose = 10 * time.Second
 
 // errBrokenOff is what is said of a Close in which the program's code did not return.

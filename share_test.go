@@ -55,8 +55,8 @@ func (p *sharer) deviceFree() uint64 {
 	return free
 }
 
-// look demands that no more is held than may be, or than was before a limit was lowered. extra is what the program has
-// just been refused, which the driver's pool may hold for a moment.
+// look demands that no more is held than may be, or than was before a limit was lowered. extra is
+// what the program has just been refused, which the driver's pool may hold for a moment.
 func (p *sharer) look(doing string, extra uint64) {
 	p.t.Helper()
 	held, may := p.free-p.deviceFree(), p.rt.Stats().HeldLimit
@@ -95,7 +95,8 @@ func (p *sharer) allocate(bytes uint64) {
 	p.look(fmt.Sprintf("%d bytes were allocated", bytes), 0)
 }
 
-// check demands that the refusal of a pool says one cause, which its figures show and which is true.
+// check demands that the refusal of a pool says one cause, which its figures show and which is
+// true.
 func (p *sharer) check(err error, req core.Request) {
 	p.t.Helper()
 	if !errors.Is(err, core.ErrOutOfMemory) {
@@ -149,8 +150,8 @@ func (p *sharer) step(share uint64) {
 	p.look("after a step", 0)
 }
 
-// setLimit counts what the pool has taken in the background until then. A growth that is under way ends or is undone before
-// the trim, which gives nothing back.
+// setLimit counts what the pool has taken in the background until then. A growth that is under way
+// ends or is undone before the trim, which gives nothing back.
 func (p *sharer) setLimit(bytes uint64) {
 	p.t.Helper()
 	p.rt.Budget().SetLimit(bytes)
@@ -193,8 +194,9 @@ func (p *sharer) end() {
 	}
 }
 
-// A budget is a share of the device: whatever a program does, the runtime holds no more than that of it, as the driver sees
-// it. A limit that is lowered takes nothing that is in use, and from then on no more comes.
+// A budget is a share of the device: whatever a program does, the runtime holds no more than that
+// of it, as the driver sees it. A limit that is lowered takes nothing that is in use, and from then
+// on no more comes.
 func TestARuntimeHoldsNoMoreOfTheDeviceThanItsShare(t *testing.T) {
 	base := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", base)
@@ -218,7 +220,8 @@ func TestARuntimeHoldsNoMoreOfTheDeviceThanItsShare(t *testing.T) {
 	}
 }
 
-// A pool that has no memory for what the budget admits says why: one cause, that its figures show, and what bounds it.
+// A pool that has no memory for what the budget admits says why: one cause, that its figures show,
+// and what bounds it.
 func TestARefusalForWantOfMemorySaysItsCause(t *testing.T) {
 	base := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", base)
@@ -258,8 +261,8 @@ func TestARefusalForWantOfMemorySaysItsCause(t *testing.T) {
 	}
 }
 
-// Goroutines that allocate at the same time hold no more than the share together. The driver's pool may hold what it grew by
-// for a request that is being refused: one step for each stream.
+// Goroutines that allocate at the same time hold no more than the share together. The driver's pool
+// may hold what it grew by for a request that is being refused: one step for each stream.
 func TestManyAtATimeHoldNoMoreThanTheShare(t *testing.T) {
 	const streams = 8
 	for resource, extra := range map[fencepost.Backend]uint64{fencepost.Pool: 0, fencepost.Async: streams * sim.Granule} {
@@ -301,7 +304,8 @@ func TestManyAtATimeHoldNoMoreThanTheShare(t *testing.T) {
 	}
 }
 
-// What is held when the limit is lowered goes back as it becomes free, without a call of the program's.
+// What is held when the limit is lowered goes back as it becomes free, without a call of the
+// program's.
 func TestWhatIsHeldBeyondALoweredLimitGoesBack(t *testing.T) {
 	for _, resource := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
 		rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Resource: resource, Budget: 64 * mib})

@@ -19,14 +19,15 @@
 //
 // # Who is let in
 //
-// A job reserves the upper end of what it will need before it begins. Jobs that wait are served in the
-// order of their coming, and have nothing. At most [Config].Passes jobs that fit pass the first, while
-// it does not. One that needs more than the limit, even by the lower end of what is predicted, is
-// refused; one that only may need more runs alone. A job that was never seen reserves an eighth of the
-// limit as a guess, or as much as a job of its name uses that came before. A job inside never waits: what it uses beyond its
-// reservation counts at once, and it is told what was not there. So each job inside can end without
-// another one's doing, and when all have ended the first that waits is let in: no deadlock. All
-// states of eight such jobs with contexts that end anywhere are explored (dev/proof.md).
+// A job reserves the upper end of what it will need before it begins. Jobs that wait are served in
+// the order of their coming, and have nothing. At most [Config].Passes jobs that fit pass the
+// first, while it does not. One that needs more than the limit, even by the lower end of what is
+// predicted, is refused; one that only may need more runs alone. A job that was never seen reserves
+// an eighth of the limit as a guess, or as much as a job of its name uses that came before. A job
+// inside never waits: what it uses beyond its reservation counts at once, and it is told what was
+// not there. So each job inside can end without another one's doing, and when all have ended the
+// first that waits is let in: no deadlock. All states of eight such jobs with contexts that end
+// anywhere are explored (dev/proof.md).
 //
 // # What is learned
 //

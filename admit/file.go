@@ -18,8 +18,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/wholefile"
 )
 
-// ErrModelFile is matched by the error of [Load] for a file of learned peaks that is damaged, empty or
-// of another version. Learning begins anew then, and [Model.Save] may replace the file.
+// ErrModelFile is matched by the error of [Load] for a file of learned peaks that is damaged, empty
+// or of another version. Learning begins anew then, and [Model.Save] may replace the file.
 var ErrModelFile = errors.New("not a file of learned peaks that this version reads")
 
 // errForeign is of a file that this package did not write. Nothing replaces it.
@@ -46,7 +46,8 @@ type savedCurve struct {
 	From   stamp   `json:"from,omitempty"`
 }
 
-// record is what a file has of a kind: its runs by their stamps, and the stamp from which on they count.
+// record is what a file has of a kind: its runs by their stamps, and the stamp from which on they
+// count.
 type record struct {
 	runs []run
 	from stamp
@@ -57,9 +58,9 @@ type records map[kind]record
 
 // Save adds what the model has learned to a file, in one step: after an error or a crash the file
 // is what it was before. Several models and processes may save to one file, also at once, and
-// nothing that one of them has learned is lost: of each kind of job the file keeps the last 256 runs of
-// all, and of all kinds the 256 that ran last. The model takes over the kinds that it did not know. A file
-// that is damaged or of another version is replaced.
+// nothing that one of them has learned is lost: of each kind of job the file keeps the last 256
+// runs of all, and of all kinds the 256 that ran last. The model takes over the kinds that it did
+// not know. A file that is damaged or of another version is replaced.
 //
 // Errors are those of the file system, and one for a path that is no regular file. It blocks in the
 // file system, and for 10 s at most while others save to a file of the same folder; other calls of
@@ -218,8 +219,8 @@ func decode(text []byte) (records, error) {
 	return all, nil
 }
 
-// record checks what a file says of a kind. Runs without stamps have their numbers, so that they are
-// the same for each process that reads them.
+// record checks what a file says of a kind. Runs without stamps have their numbers, so that they
+// are the same for each process that reads them.
 func (s *savedCurve) record() (record, error) {
 	if len(s.Runs) == 0 || len(s.Runs) > window || len(s.Stamps) != len(s.Runs) && len(s.Stamps) > 0 {
 		return record{}, fmt.Errorf("it has %d runs with %d stamps", len(s.Runs), len(s.Stamps))

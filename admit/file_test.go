@@ -115,8 +115,8 @@ func TestWhatIsNoRegularFileIsRefused(t *testing.T) {
 	}
 }
 
-// saver is what the processes do that the tests below start: each learns runs of a job of its own and of one
-// that all have, and saves after each.
+// saver is what the processes do that the tests below start: each learns runs of a job of its own
+// and of one that all have, and saves after each.
 func saver(path, name string, rounds int) error {
 	m := new(admit.Model)
 	for i := range rounds {
@@ -236,7 +236,8 @@ func TestWhatIsForgottenStaysSo(t *testing.T) {
 	}
 }
 
-// A model takes over from the file what it does not know, and of too many kinds those are kept that ran last.
+// A model takes over from the file what it does not know, and of too many kinds those are kept that
+// ran last.
 func TestOfTooManyKindsTheLastAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peaks")
 	old, young := new(admit.Model), new(admit.Model)

@@ -98,8 +98,9 @@ func (g *Gate) tell() {
 	g.ledger.Told = g.ledger.Told[:0]
 }
 
-// Admission is a job inside. Its methods are safe for concurrent use and do not block. A nil Admission
-// holds nothing: Reserved is 0, Observe returns a [core.InvalidRequestError], and the others do nothing.
+// Admission is a job inside. Its methods are safe for concurrent use and do not block. A nil
+// Admission holds nothing: Reserved is 0, Observe returns a [core.InvalidRequestError], and the
+// others do nothing.
 type Admission struct {
 	gate       *Gate
 	job        string
@@ -115,14 +116,14 @@ type Admission struct {
 	left     bool
 }
 
-// Learning reports whether nothing was known of the job when it asked last to be let in, so that its
-// reservation is a guess. It is false of a nil Admission.
+// Learning reports whether nothing was known of the job when it asked last to be let in, so that
+// its reservation is a guess. It is false of a nil Admission.
 func (a *Admission) Learning() bool { return a != nil && a.prediction.Runs == 0 }
 
-// Enter waits until there is room for a job of this name and shape, and reserves what it will
-// need: the upper end of what the model predicts, or a guess ([Config].Unknown) if it has never seen the
-// job. A job that may need more than the limit reserves the limit: it runs alone. Jobs are served in the order of their coming, but for
-// [Config].Passes. While it waits the job has nothing.
+// Enter waits until there is room for a job of this name and shape, and reserves what it will need:
+// the upper end of what the model predicts, or a guess ([Config].Unknown) if it has never seen the
+// job. A job that may need more than the limit reserves the limit: it runs alone. Jobs are served
+// in the order of their coming, but for [Config].Passes. While it waits the job has nothing.
 //
 // Errors are [NeverFitsError] at once, or when the limit is lowered, and that of ctx: after an
 // error nothing is held. Without one, [Admission.Leave] or [Admission.Abort] must be called. A job
@@ -187,7 +188,8 @@ func (g *Gate) ask(place int, a *Admission) {
 }
 
 // askAgain has those ask for what is known now who wait for a job that was not known, when a run of
-// it has ended or uses more than was guessed. It needs the lock, and comes before the run gives back.
+// it has ended or uses more than was guessed. It needs the lock, and comes before the run gives
+// back.
 func (g *Gate) askAgain(job string) {
 	for place := range g.waiting {
 		if a := g.waiting[place]; a != nil && a.job == job && !a.prediction.Known {
@@ -286,8 +288,8 @@ func (a *Admission) leave() {
 	g.tell()
 }
 
-// Leave gives all back when the job has ended as it should. The model learns its peak, also one of 0,
-// if [Admission.Observe] was called. After Leave or [Admission.Abort] it does nothing.
+// Leave gives all back when the job has ended as it should. The model learns its peak, also one of
+// 0, if [Admission.Observe] was called. After Leave or [Admission.Abort] it does nothing.
 func (a *Admission) Leave() { a.end(true) }
 
 // Abort gives all back when the job was broken off, so that it may have needed more than was

@@ -192,8 +192,8 @@ func TestAnUnknownJobHasAShareOrWhatIsConfigured(t *testing.T) {
 	}
 }
 
-// Jobs of which nothing is known do not wait for each other, nor others for them. What one of them uses beyond its guess is what
-// the next of its name asks for, also if it waits already.
+// Jobs of which nothing is known do not wait for each other, nor others for them. What one of them
+// uses beyond its guess is what the next of its name asks for, also if it waits already.
 func TestAGuessGrowsWithWhatIsUsed(t *testing.T) {
 	g := taught(t, admit.Config{Limit: 8000})
 	first := enter(t.Context(), t, g, "cold").get(t)

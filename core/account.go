@@ -98,8 +98,8 @@ func (a *Account) Reserve(bytes uint64) {
 	a.before = a.level.AreasAt(a.since)
 }
 
-// HasReserved is for backends: whether there is or was a reservation. It is false of a nil Account. It is safe for
-// concurrent use and does not block.
+// HasReserved is for backends: whether there is or was a reservation. It is false of a nil Account.
+// It is safe for concurrent use and does not block.
 func (a *Account) HasReserved() bool {
 	if a == nil {
 		return false

@@ -82,7 +82,8 @@ type Request struct {
 	// Zero means all of it. A layer that pads raises Bytes and keeps this.
 	Requested uint64
 	// Before is how many of Bytes come before those Requested: a layer that pads in front of the
-	// caller's part adds to it. A device that judges accesses reports one of the rest as out of bounds.
+	// caller's part adds to it. A device that judges accesses reports one of the rest as out of
+	// bounds.
 	Before uint64
 	// Align is a power of two of at most 256, or zero for [DefaultAlign].
 	// A resource may honour more than it is asked for, never less.

@@ -21,7 +21,8 @@ var (
 	ErrClaimExceeded = errors.New("reservation exceeded")
 	// ErrDriver: the device driver failed. See [DriverError].
 	ErrDriver = errors.New("driver error")
-	// ErrOutOfMemory: the pool or the driver has no memory left for the request. See [OutOfMemoryError].
+	// ErrOutOfMemory: the pool or the driver has no memory left for the request. See
+	// [OutOfMemoryError].
 	ErrOutOfMemory = errors.New("out of device memory")
 	// ErrSticky: the device's context is lost; every later call fails too.
 	ErrSticky = errors.New("sticky driver error")
@@ -66,21 +67,21 @@ type OutOfBudgetError struct {
 	Holders []Holder
 	// MoreHolders is how many more there are, and MoreBytes what they hold together.
 	MoreHolders, MoreBytes uint64
-	// Wait is how long the request waited, and what stood before it. If Wait.Ahead is not zero the request was
-	// refused for those ahead, and Remaining may have sufficed.
+	// Wait is how long the request waited, and what stood before it. If Wait.Ahead is not zero the
+	// request was refused for those ahead, and Remaining may have sufficed.
 	Wait Wait
 }
 
-// Wait is how a request for memory had waited, and how it stood, when it was refused or its context ended. The
-// zero Wait is that of a request that did not wait.
+// Wait is how a request for memory had waited, and how it stood, when it was refused or its context
+// ended. The zero Wait is that of a request that did not wait.
 type Wait struct {
 	// For is how long the request had waited.
 	For time.Duration
-	// Pending is the bytes that were freed and that the device had not come to, when the request began to wait
-	// for these.
+	// Pending is the bytes that were freed and that the device had not come to, when the request
+	// began to wait for these.
 	Pending uint64
-	// Ahead is how many requests stood before it in line, AheadBytes what they asked for together, and First the
-	// tag of the first of them.
+	// Ahead is how many requests stood before it in line, AheadBytes what they asked for together,
+	// and First the tag of the first of them.
 	Ahead      int
 	AheadBytes uint64
 	First      Tag
@@ -88,8 +89,8 @@ type Wait struct {
 	Learning bool
 }
 
-// String says what is known, such as "waited 1.2s; in line behind 3 requests for 5.2 MiB, the first of \"sort\"". It is
-// empty of the zero Wait.
+// String says what is known, such as "waited 1.2s; in line behind 3 requests for 5.2 MiB, the first
+// of \"sort\"". It is empty of the zero Wait.
 func (w Wait) String() string {
 	var facts []string
 	if w.For != 0 {
@@ -141,8 +142,9 @@ func (h Holder) String() string {
 	return fmt.Sprintf("%s %s %s in %s", tag, h.State, size.Of(h.Bytes), counted(h.Blocks, unit))
 }
 
-// Error explains the refusal on one line: what stood before the request comes first, and the holders last. Sizes are
-// rounded, so if the bytes that lack are too few to be seen there the text has them too.
+// Error explains the refusal on one line: what stood before the request comes first, and the
+// holders last. Sizes are rounded, so if the bytes that lack are too few to be seen there the text
+// has them too.
 func (e *OutOfBudgetError) Error() string {
 	if e.Claim != 0 {
 		return e.claimExceeded()
@@ -209,8 +211,8 @@ func (e *OutOfBudgetError) Is(target error) bool {
 	return target == ErrOutOfBudget
 }
 
-// WaitError is the end of a wait for memory that a budget did not refuse: the request's context ended, or the device has
-// no memory. It matches what Err does.
+// WaitError is the end of a wait for memory that a budget did not refuse: the request's context
+// ended, or the device has no memory. It matches what Err does.
 type WaitError struct {
 	// Requested is the bytes that were asked for.
 	Requested uint64

@@ -69,10 +69,10 @@ func (r *Runtime) lose(op string, err error) {
 	})
 }
 
-// reportOutOfMemory reports an allocation that the budget admitted and the
-// device could not serve: the budget is larger than what the device can give,
-// because of fragmentation or of memory that others hold. A refusal within the budget's share of the device is none: it
-// is as ordinary as one by the budget.
+// reportOutOfMemory reports an allocation that the budget admitted and the device could not serve:
+// the budget is larger than what the device can give, because of fragmentation or of memory that
+// others hold. A refusal within the budget's share of the device is none: it is as ordinary as one
+// by the budget.
 func (r *Runtime) reportOutOfMemory(req Request, err error) {
 	if short, ok := errors.AsType[*OutOfMemoryError](err); ok && short.Bound == BoundBudget || !errors.Is(err, ErrOutOfMemory) {
 		return

@@ -7,15 +7,16 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/size"
 )
 
-// MemoryShortage is why a pool has no memory for a request. Exactly one holds.
+// MemoryShortage is the one reason why a pool has no memory for a request. In each of them, memory
+// that the pool may still take from the device counts as free.
 type MemoryShortage string
 
-// The causes. What may be held and is not yet counts as free in each of them.
+// The causes.
 const (
 	// ShortageInUse: less is free than was requested.
 	ShortageInUse MemoryShortage = "in_use"
-	// ShortageBehind: enough is free only together with what was freed behind work that the device has not done: a later
-	// request may be served.
+	// ShortageBehind: enough is free only together with what was freed behind work that the device
+	// has not done: a later request may be served.
 	ShortageBehind MemoryShortage = "behind"
 	// ShortageFragmented: enough is free now, in pieces of which none is large enough.
 	ShortageFragmented MemoryShortage = "fragmented"
@@ -31,8 +32,9 @@ const (
 	BoundDevice = "device"
 )
 
-// OutOfMemoryError is a request that the budget admitted, if there is one, and for which a pool has no memory. It matches
-// [ErrOutOfMemory]. All sizes are bytes, read in one look after the request had failed.
+// OutOfMemoryError is the refusal of a request that the budget admitted, if there is one, and for
+// which a pool has no memory. It matches [ErrOutOfMemory]. All sizes are in bytes, of one look after
+// the request failed.
 type OutOfMemoryError struct {
 	// Requested is what was asked of the pool, guard padding included.
 	Requested uint64
@@ -40,14 +42,15 @@ type OutOfMemoryError struct {
 	// Cause is why, and Bound what keeps the pool from taking more of the device.
 	Cause MemoryShortage
 	Bound string
-	// Held is what the pool holds of the device, and May what it may hold: of a Bound of BoundDevice what it holds and
-	// what the device had left.
+	// Held is what the pool holds of the device. May is what it may hold: if Bound is BoundDevice,
+	// Held and what the device had left.
 	Held, May uint64
-	// Used is what of Held is in blocks, Cached the rest. Behind and Fragmented are parts of Cached: what was freed
-	// behind work that the device has not done, and what is free now in pieces that are no whole page, or, of the driver's
-	// pool, in pieces of any size.
+	// Used is the part of Held in blocks, Cached the rest. Two parts of Cached are
+	//   - Behind: freed behind work that the device has not done,
+	//   - Fragmented: free now, in pieces smaller than a page. In the driver's pool pieces of any
+	//     size count.
 	Used, Cached, Behind, Fragmented uint64
-	// Largest is the largest free range that the request could have had, zero if it is not known: a
+	// Largest is the largest free range for the request. It is zero if that is not known: a
 	// driver's pool does not tell.
 	Largest uint64
 	// Holders are the largest holders, largest first, if a budget knows them.

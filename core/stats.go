@@ -27,11 +27,11 @@ type Stats struct {
 	// Live is allocated and not given back. Pending is given back and not
 	// yet passed by the device. Quarantined is held by a guard.
 	Live, Pending, Quarantined Amount
-	// PeakRequested is the highest Live.Requested since the beginning, PeakBytes the
-	// highest Live.Bytes: what a guard withholds is in neither. Each is exact with up to 64 streams and one
+	// PeakRequested is the highest Live.Requested since the beginning, PeakBytes the highest
+	// Live.Bytes: what a guard withholds is in neither. Each is exact with up to 64 streams and one
 	// goroutine; else it is the truth at least, and more by a 64th of it or by 32 MiB at most.
-	// PeakOutstanding is the highest Outstanding().Bytes. A later, lower peak of a stretch of
-	// time or of some blocks is that of an [Account] or of a runtime's Measure.
+	// PeakOutstanding is the highest Outstanding().Bytes. A later, lower peak of a stretch of time
+	// or of some blocks is that of an [Account] or of a runtime's Measure.
 	PeakRequested, PeakBytes, PeakOutstanding uint64
 
 	// Claims is the number of open reservations and Claimed their unspent
@@ -47,9 +47,9 @@ type Stats struct {
 	// that were asked for, and PoolUsedHigh is sampled: the highest that was read.
 	Reserved, PoolUsed, Cached uint64
 	ReservedHigh, PoolUsedHigh uint64
-	// HeldLimit is what pool and isolated blocks may hold of the device together, zero if nothing bounds it: see
-	// cuda.PoolResource.SetShare. Above it is what was held when it was lowered, and did not become free since,
-	// and what jobs with a reservation lacked.
+	// HeldLimit is what pool and isolated blocks may hold of the device together, zero if nothing
+	// bounds it: see cuda.PoolResource.SetShare. Above it is what was held when it was lowered, and
+	// did not become free since, and what jobs with a reservation lacked.
 	HeldLimit uint64
 	// OwnPool is what a pool of the runtime's own says of itself, zero with every other
 	// backend.

@@ -29,8 +29,8 @@ import (
 // final point, and its blocks are freed on the backstop, behind that point: the first such
 // free changes the marks to places there; the arena still belongs to its stream.
 //
-// The lock of an arena is its home's lane, whose place among the locks dev/proof.md has. Its holder need
-// not hold the stream's lock: other streams cut pages out of an arena that is not theirs.
+// The lock of an arena is its home's lane, whose place among the locks dev/proof.md has. Its holder
+// need not hold the stream's lock: other streams cut pages out of an arena that is not theirs.
 type arena struct {
 	_ [64]byte // arenas share no cache line
 	// mu is the lock of home's lane on the host, which guards its books, too.
@@ -240,7 +240,8 @@ func (l *arena) hasPiece(bytes uint64) bool {
 	return l.fit.IsSmall(bytes) && l.fit.HasPiece(bytes)
 }
 
-// squeeze lets small blocks lie beside others, until the arena gets pages. It reports whether one of so many bytes can.
+// squeeze lets small blocks lie beside others, until the arena gets pages. It reports whether one
+// of so many bytes can.
 func (l *arena) squeeze(bytes uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

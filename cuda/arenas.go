@@ -105,7 +105,8 @@ const (
 
 // holdings is what arenas have, in bytes: their blocks, as they were asked for and as they lie,
 // what is free beside those and no whole page, and what is free pages that the device is not known
-// to have come to. held is free behind the uses of other streams, and pieces is free beside all that.
+// to have come to. held is free behind the uses of other streams, and pieces is free beside all
+// that.
 type holdings struct{ requested, used, fragmented, behind, held, pieces uint64 }
 
 // errNoRoom: the arena has no range that is long enough, nor has another that may be taken
@@ -348,7 +349,8 @@ func (m *arenas) tick(now time.Time) error {
 	return cmp.Or(err, m.trimIdle(now))
 }
 
-// shrink gives back what is free while more than the share is held, which was lowered then. growing is held.
+// shrink gives back what is free while more than the share is held, which was lowered then. growing
+// is held.
 func (m *arenas) shrink(now time.Time) error {
 	share := m.share.forPool()
 	if m.store.Held() <= share || now.Sub(m.idle.shrunk) < shrinkInterval {

@@ -136,7 +136,8 @@ const (
 	leastRemembered  = 64
 )
 
-// joins makes the books part of a group, with the lock of a lane. They remember so many released blocks.
+// joins makes the books part of a group, with the lock of a lane. They remember so many released
+// blocks.
 func (b *streamBooks) joins(group *books.Group, lane *path.Lane, remembers int) {
 	b.remembers = remembers
 	group.Add(&b.Books, lane, func(show func(*core.Block, *books.Entry)) {

@@ -137,8 +137,8 @@ type deviceTimes struct {
 	// works are free descriptions of what was done, for the next that are told.
 	works []*oplog.DeviceWork
 
-	// collecting is held by who looks for what is done, with the clock and pass, the number of the look. The sink is told
-	// without it.
+	// collecting is held by who looks for what is done, with the clock and pass, the number of the
+	// look. The sink is told without it.
 	collecting sync.Mutex
 	clock      *devtime.Clock
 	lags       driver.LaunchLags
@@ -305,8 +305,8 @@ func (d *deviceTimes) collect() error {
 	return err
 }
 
-// lookAtAll returns what the device has done since the last look. The accounts know of it when it returns, and the sink is
-// told then, without a lock: what it calls may take its time, or reap.
+// lookAtAll returns what the device has done since the last look. The accounts know of it when it
+// returns, and the sink is told then, without a lock: what it calls may take its time, or reap.
 func (d *deviceTimes) lookAtAll() (did []*oplog.DeviceWork, err error) {
 	d.collecting.Lock()
 	defer d.collecting.Unlock()

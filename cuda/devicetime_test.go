@@ -661,8 +661,8 @@ func TestNotTooManyLaunchesAreTimedAtOnce(t *testing.T) {
 	equal(t, "told", len(b.did.done), most)
 }
 
-// Whichever two calls that device times need fail one after the other: when the driver works again each launch was told of
-// or counted as lost.
+// Whichever two calls that device times need fail one after the other: when the driver works again
+// each launch was told of or counted as lost.
 func TestNoLaunchIsForgottenAfterAnyTwoFaults(t *testing.T) {
 	methods := []drivertest.Method{drivertest.StreamCreate, drivertest.TimingEventCreate, drivertest.EventRecord, drivertest.EventQuery,
 		drivertest.EventElapsed, drivertest.EventDestroy}

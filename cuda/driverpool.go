@@ -17,12 +17,15 @@ import (
 //
 // # The share
 //
-// The driver does not say before an allocation whether the pool will grow by it. While a share is set the pool is
-// therefore assumed to grow by each: asked counts what was asked for, in whole steps of growth, and answered
-// the part of it that the driver has answered. A reading of the pool has all that was answered before it. So the pool
-// holds at most what was read, and what was asked for since. Where that may be too much, makeRoom
-// reads the pool, and has it give back what is free. If that leaves no room either, the request is tried alone: it is
-// given back, and refused, if the pool grew beyond the share by it.
+// The driver does not say in advance whether an allocation makes the pool grow. So while a share is
+// set, each allocation counts as growth, in whole steps:
+//   - asked counts what was asked for; answered is the part that the driver has answered.
+//   - A reading of the pool includes everything that was answered before it.
+//   - The pool therefore holds at most the reading, and what was asked for since.
+//
+// If that could exceed the share, makeRoom reads the pool and trims it. If that leaves no room
+// either, the request is tried alone. It is given back, and refused, if the pool grew beyond the
+// share.
 type driverPool struct {
 	drv      driver.Driver
 	pool     driver.Pool
@@ -37,14 +40,16 @@ type driverPool struct {
 	asked, answered atomic.Uint64
 	// known is what the share counts from, nil if that is to be read.
 	known atomic.Pointer[poolReading]
-	// tolerated is the least that was held at any time since the share was set: more than the share, if that was lowered then.
-	// What a try took is no part of it.
+	// tolerated is the least that was held at any time since the share was set. It is more than the
+	// share if the share was lowered below that. It excludes what a try took.
 	tolerated atomic.Uint64
 	// step is the least that the pool was seen to grow by, in bytes.
 	step atomic.Uint64
-	// growing is held by the request that makes room. alone is held over a try, under the lock of the stream.
+	// growing is held by the request that makes room. alone is held over a try, under the lock of
+	// the stream.
 	growing, alone sync.Mutex
-	// shrunk is when more was held than the share, and what was free was given back. growing guards it.
+	// shrunk is when more was held than the share, and what was free was given back. growing guards
+	// it.
 	shrunk time.Time
 }
 
@@ -57,7 +62,8 @@ type poolReading struct {
 	answered uint64
 }
 
-// poolStep is what a pool of the driver's grows by at first; mostPoolStep is the most that is taken for a step.
+// poolStep is what a pool of the driver's grows by at first; mostPoolStep is the most that is taken
+// for a step.
 const (
 	poolStep     = 2 << 20
 	mostPoolStep = 64 << 20
@@ -82,7 +88,8 @@ func (p *driverPool) bind(r *tracker) {
 	p.tracker, p.share = r, &r.share
 }
 
-// shareSet has the pool read before the next allocation: what was asked for without a share was not counted.
+// shareSet has the pool read before the next allocation: what was asked for without a share was not
+// counted.
 func (p *driverPool) shareSet() { p.known.Store(nil) }
 
 // held is what was read and asked for since, or, without a share, what was read.
@@ -125,8 +132,8 @@ func (p *driverPool) allocate(s *stream, bytes uint64) (uint64, error) {
 	return p.drv.MemAllocAsync(bytes, p.pool, s.Handle())
 }
 
-// takeAlone allocates where there may be no room, and gives back if there was none. What the pool took of the device then
-// goes back when the device has passed the stream's work.
+// takeAlone allocates although there may be no room, and frees the memory again if there was none.
+// The pool returns it to the device when the device has passed the stream's work.
 func (p *driverPool) takeAlone(s *stream, bytes uint64) (uint64, error) {
 	p.alone.Lock()
 	defer p.alone.Unlock()
@@ -152,7 +159,8 @@ func (p *driverPool) give(s *stream, ptr, _ uint64, _ *fence.Frontier) error {
 	return p.drv.MemFreeAsync(ptr, s.Handle())
 }
 
-// makeRoom makes room in the share. Where it is the device that has no memory there is nothing to try: the driver has.
+// makeRoom makes room in the share. If the device has no memory, it tries nothing: the driver has
+// tried.
 func (p *driverPool) makeRoom(s *stream, req *core.Request, err error) error {
 	if !errors.Is(err, errNoRoom) && !errors.Is(err, errBeyond) {
 		_ = p.reap()
@@ -203,8 +211,8 @@ type tries struct {
 // mostTries is how often a request is tried alone within the share.
 const mostTries = 4
 
-// next has the next request tried alone, after an error of the last. After mostTries it may go beyond the share by pieces,
-// and is refused if there are none.
+// next lets the next request be tried alone, after an error of the last. After mostTries it may exceed
+// the share by pieces, and is refused if pieces is zero.
 func (t *tries) next(err error, pieces uint64) bool {
 	if !errors.Is(err, errBeyond) {
 		t.failed = 0
@@ -225,8 +233,7 @@ func (p *driverPool) giveAtOnce() bool { return false }
 func (p *driverPool) given() func() bool { return func() bool { return true } }
 func (p *driverPool) due() bool          { return false }
 
-// reap reads the pool. Of several readings at a time the one that was begun last stays:
-// on a runtime that goes quiet an older one would stay that came back later.
+// reap reads the pool. If several readings overlap, the one that began last stays.
 func (p *driverPool) reap() (err error) {
 	reading := &poolReading{number: p.readings.Add(1), answered: p.answered.Load()}
 	if reading.PoolStats, err = p.drv.PoolStats(p.pool); err != nil {
@@ -265,8 +272,8 @@ func (p *driverPool) learnStep(now *poolReading) {
 
 func (p *driverPool) trim(keep uint64) error { return p.drv.PoolTrim(p.pool, keep) }
 
-// tick gives back what is free while more than the share is held, which was lowered then. For all else the driver has
-// a release threshold.
+// tick gives back free memory while the pool holds more than a share that was lowered. For the rest the
+// driver has a release threshold.
 func (p *driverPool) tick(now time.Time) error {
 	most := p.share.forPool()
 	if most == noBound || p.known.Load() != nil && p.held() <= most || !p.growing.TryLock() {

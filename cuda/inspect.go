@@ -152,8 +152,8 @@ func (r *DirectResource) Inspect() core.Inspector {
 	return directInspector{r.Unsupported.Inspect(), r.blocks}
 }
 
-// Released lists the blocks whose free is under way, and the newest 8192 released ones, oldest first,
-// until yield returns false. It holds no lock over yield.
+// Released lists the blocks whose free is under way, and the newest 8192 released ones, oldest
+// first, until yield returns false. It holds no lock over yield.
 func (r *DirectResource) Released(yield func(core.Block) bool) {
 	freeing := func(b core.BlockInfo) bool { return b.Block.State == core.Live || yield(b.Block) }
 	_ = r.books.list(freeing) && r.books.listGone(yield)

@@ -46,8 +46,8 @@ func (m *arenas) makeRoom(s *stream, req *core.Request, err error) error {
 	return g.makeRoom()
 }
 
-// makeSmallRoom gives s a page for small blocks if that costs neither a wait for a stream nor for another's growth. Else the
-// small blocks of the stream lie beside others.
+// makeSmallRoom gives s a page for small blocks if that costs neither a wait for a stream nor for
+// another's growth. Else the small blocks of the stream lie beside others.
 func (m *arenas) makeSmallRoom(s *stream, req *core.Request) {
 	if m.growing.TryLock() {
 		g := grower{arenas: m, s: s, req: req, bytes: req.Bytes, hasGrowing: true}
@@ -139,7 +139,8 @@ func (g *grower) makeRoom() error {
 	return e
 }
 
-// attempt tries what needs the driver. It is done if that served the request, or failed for another reason than want of memory.
+// attempt tries what needs the driver. It is done if that served the request, or failed for another
+// reason than want of memory.
 func (g *grower) attempt(refused *error) (done bool, err error) {
 	for _, attempt := range []func() error{g.moveOrGrow, g.growBeside} {
 		if err = attempt(); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
@@ -152,8 +153,9 @@ func (g *grower) attempt(refused *error) (done bool, err error) {
 	return false, err
 }
 
-// goBeyond grows beyond the share for a job with a reservation: by what the request lacks, and within [share.pieces]. growing
-// and moving are held alone, so that no other request does meanwhile.
+// goBeyond grows beyond the share for a job with a reservation: by what the request lacks, and
+// within [share.pieces]. growing and moving are held alone, so that no other request does
+// meanwhile.
 func (g *grower) goBeyond(refused *error) bool {
 	pieces := g.share.pieces(g.req)
 	if pieces == 0 {
@@ -256,7 +258,8 @@ func (g *grower) growBeside() error {
 
 var errNoRow = fmt.Errorf("%w: not enough addresses in a row are free", core.ErrOutOfMemory)
 
-// lacks is how many bytes in a row a stream lacks that has no room for a block: a page for a small one.
+// lacks is how many bytes in a row a stream lacks that has no room for a block: a page for a small
+// one.
 func (m *arenas) lacks(s *stream, bytes uint64) uint64 {
 	if s.arena.fit.IsSmall(bytes) {
 		return m.page

@@ -9,8 +9,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
-// Each of 10 000 leases has a block at once, and the peaks are right to a 64th. That takes half a minute on a busy machine: the
-// simulated device has a goroutine for each stream.
+// Each of 10 000 leases has a block at once, and the peaks are right to a 64th. That takes half a
+// minute on a busy machine: the simulated device has a goroutine for each stream.
 func TestTenThousandLeasesHaveABlockEach(t *testing.T) {
 	leases := 10_000
 	if testing.Short() {

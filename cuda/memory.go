@@ -62,8 +62,8 @@ type memory interface {
 	// tick is a step, on each tick of the reaper, of taking what will be needed soon, and of giving back what
 	// was not needed for some time: it takes little time, and calls no driver where neither is to be done.
 	tick(now time.Time) error
-	// bind tells the memory whose it is, before anything else is called: that has the share which bounds it. held is what it
-	// holds of the device at most, calls under way included.
+	// bind tells the memory whose it is, before anything else is called: that has the share which
+	// bounds it. held is what it holds of the device at most, calls under way included.
 	bind(r *tracker)
 	held() uint64
 	// shareSet tells that the share was changed. It does not block.

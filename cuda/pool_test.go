@@ -574,8 +574,9 @@ func (h *poolHammer) write(block core.Block, on *cuda.Lease) error {
 	})
 }
 
-// Small results that outlive the large blocks around them keep little of the pool from the next large block, whatever their
-// sizes, on one stream and on several. Other results lie in what they leave, and each is served.
+// Small results that outlive the large blocks around them keep little of the pool from the next
+// large block, whatever their sizes, on one stream and on several. Other results lie in what they
+// leave, and each is served.
 func TestSmallBlocksKeepLittleFromLargeOnes(t *testing.T) {
 	const pages, columns = 128, 100
 	for _, result := range []uint64{256, 8 << 10, poolPage / 32} {
@@ -607,7 +608,8 @@ func TestSmallBlocksKeepLittleFromLargeOnes(t *testing.T) {
 	}
 }
 
-// A pool without another page puts small blocks into the pieces beside others, and refuses none while there is one.
+// A pool without another page puts small blocks into the pieces beside others, and refuses none
+// while there is one.
 func TestSmallBlocksFillPiecesOfAFullPool(t *testing.T) {
 	const pages = 16
 	b := newBench(t, pooled(pages))

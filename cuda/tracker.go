@@ -240,8 +240,8 @@ func (r *tracker) reapMapper() error {
 
 const isolationAdvice = "the device or its driver maps no memory: ask Features for core.Isolation first"
 
-// relieve gives up what the device has completed and what the memory has free, for a mapping of so many
-// bytes that finds the device full, or the share: then the memory keeps what leaves room.
+// relieve gives up what the device has completed and what the memory has free, for a mapping of so
+// many bytes that finds the device full, or the share: then the memory keeps what leaves room.
 func (r *tracker) relieve(bytes uint64) error {
 	for _, s := range r.streams.table.streams() {
 		_ = r.unmapCompleted(s, unlimited) // the next reap tells

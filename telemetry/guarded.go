@@ -11,13 +11,14 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
-// guardedTracer makes spans whose provider, sampler and processors are the program's: a panic of theirs costs the span, and
-// not the operation. See package usercode.
+// guardedTracer makes spans whose provider, sampler and processors are the program's: a panic of
+// theirs costs the span, and not the operation. See package usercode.
 type guardedTracer struct{ trace.Tracer }
 
 const tracerCode = "a span processor, a sampler or the tracer provider"
 
-// Start returns a span that does not record if the program's code panics. The context has the program's own span.
+// Start returns a span that does not record if the program's code panics. The context has the
+// program's own span.
 func (t guardedTracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (inside context.Context, span trace.Span) {
 	inside, span = ctx, noop.Span{}
 	usercode.Call(tracerCode, func() {

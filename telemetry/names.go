@@ -165,9 +165,9 @@ const (
 	AttrLimit     attribute.Key = "gpumem.budget.limit"
 	AttrRemaining attribute.Key = "gpumem.budget.remaining"
 	AttrHolders   attribute.Key = "gpumem.budget.holders"
-	// AttrWaited is how long a refused request had waited, AttrAhead how many stood before it in line,
-	// AttrAheadBytes what they asked for together, AttrAheadTag the tag of the first of them. AttrLearning
-	// is that the request was a guess.
+	// AttrWaited is how long a refused request had waited, AttrAhead how many stood before it in
+	// line, AttrAheadBytes what they asked for together, AttrAheadTag the tag of the first of them.
+	// AttrLearning is that the request was a guess.
 	AttrWaited     attribute.Key = "gpumem.budget.waited"
 	AttrAhead      attribute.Key = "gpumem.budget.ahead"
 	AttrAheadBytes attribute.Key = "gpumem.budget.ahead_bytes"

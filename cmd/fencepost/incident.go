@@ -33,8 +33,8 @@ printed.`,
 	}
 }
 
-// printIncidents prints each file, and those of each folder. A bad one does not keep the others from
-// being printed.
+// printIncidents prints each file, and those of each folder. A bad one does not keep the others
+// from being printed.
 func printIncidents(c *console, paths []string) (code int) {
 	printed, files := 0, incidentsIn(paths)
 	for _, file := range files {

@@ -105,7 +105,8 @@ func runUntil(ctx context.Context, args []string) int {
 	return exitBadInput
 }
 
-// rootCommand is the command with all that are below it. They set code if they end without an error.
+// rootCommand is the command with all that are below it. They set code if they end without an
+// error.
 func rootCommand(c *console, code *int) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "fencepost",

@@ -140,8 +140,8 @@ func TestACommandThatASignalStopsHasNoAnswer(t *testing.T) {
 	}
 }
 
-// While fit reads and plays, which may take minutes, a terminal shows what it does. The line goes when
-// there is an answer.
+// While fit reads and plays, which may take minutes, a terminal shows what it does. The line goes
+// when there is an answer.
 func TestFitShowsOnATerminalWhatItDoes(t *testing.T) {
 	for _, eyes := range []bool{true, false} {
 		out := must.Get(os.Create(filepath.Join(t.TempDir(), "out")))(t)

@@ -20,7 +20,8 @@ type Oracle interface {
 	// declare what it uses of a block that the driver allocated or mapped.
 	BlockIsOwned(ptr, owned, bytes uint64)
 	// BlockIsWithheld tells that the owner of the block at ptr has given it back, and a layer keeps
-	// it, or an unmap is to come: what the program enqueues from now on and touches it comes after the free.
+	// it, or an unmap is to come: what the program enqueues from now on and touches it comes after
+	// the free.
 	BlockIsWithheld(ptr uint64)
 	// LaunchBegins tells that all that is enqueued on s from now on is work of a launch, until
 	// [Oracle.LaunchEnds] of the same number. Of blocks of a runtime it touches what uses says,

@@ -183,8 +183,8 @@ func (o *op) lawful(from, to uint64, touched Range) bool {
 	return false
 }
 
-// home is the block in which a touch begins that is declared there: from a pointer of the block's own.
-// It is nil if that is not known, and where addresses come out of memory.
+// home is the block in which a touch begins that is declared there: from a pointer of the block's
+// own. It is nil if that is not known, and where addresses come out of memory.
 func (o *op) home(ptr uint64) *block {
 	if o.kernel != nil && (o.kernel.Indirect || o.kernel.guard) {
 		return nil
@@ -197,8 +197,8 @@ func (o *op) home(ptr uint64) *block {
 	return nil
 }
 
-// overruns reports whether a touch that begins in a block goes on over its end. Where the next block
-// begins there, by a pointer that is no argument, the touch may be two that were joined.
+// overruns reports whether a touch that begins in a block goes on over its end. If the next block begins
+// there, and its pointer is no argument, the touch may be two that were joined.
 func (o *op) overruns(home *block, touched Range) bool {
 	end := touched.Ptr + touched.Bytes
 	switch bound := home.high(); {

@@ -93,7 +93,8 @@ type Finding struct {
 	BlockPtr, BlockBytes uint64
 	BlockStream          driver.Stream
 	// AllocPtr and AllocBytes are all that was allocated for the block, with what layers keep
-	// around it: [driver.Oracle].BlockIsOwned. Withheld: its owner has given it back, and a layer keeps it.
+	// around it: [driver.Oracle].BlockIsOwned. Withheld: its owner has given it back, and a layer
+	// keeps it.
 	AllocPtr, AllocBytes uint64
 	Withheld             bool
 	// How says of an Undeclared access what is wrong with it.

@@ -76,9 +76,8 @@ func (h *heap) meantAt(addr, number uint64) *block {
 	return b
 }
 
-// goneAt is the block that held addr, where an operation of this number means none, nil if none
-// is remembered: one that was freed, or that a layer keeps after its owner's free. What a layer
-// keeps around a live block is the live one's.
+// goneAt is the block that held addr before it was freed, or that a layer keeps after its owner's free.
+// It is nil if none is remembered, and if addr lies in padding of a live block.
 func (h *heap) goneAt(addr, number uint64) *block {
 	if b := h.blockAt(addr); b != nil && b.hasOwner() {
 		if b.isLate(number) {

@@ -26,9 +26,10 @@ type Config struct {
 	// is called with the stream's books locked, so it must return soon and call
 	// nothing of the budget's.
 	OnTag func(core.Tag)
-	// OnShare, if not nil, is told by New of the share of the device that the limit stands for, in bytes, and
-	// each time after it may have changed: the limit, if SetLimit or others have set one, and else zero. A limit that is only
-	// what was available is no share. It must return soon and call nothing of the budget's.
+	// OnShare, if not nil, is told by New of the share of the device that the limit stands for, in
+	// bytes, and each time after it may have changed: the limit, if SetLimit or others have set
+	// one, and else zero. A limit that is only what was available is no share. It must return soon
+	// and call nothing of the budget's.
 	OnShare func(bytes uint64)
 }
 

@@ -25,9 +25,9 @@ func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortag
 	return err
 }
 
-// Refuse is the refusal of a reservation that is not made any more, because it has waited so: counted, and
-// explained as that of Reserve. It is nil if the reservation has room by now and none ahead of it: then there is
-// nothing to refuse. It is safe for concurrent use and does not block.
+// Refuse is the refusal of a reservation that is not made any more, because it has waited so:
+// counted, and explained as that of Reserve. It is nil if the reservation has room by now and none
+// ahead of it: then there is nothing to refuse. It is safe for concurrent use and does not block.
 func (r *Resource) Refuse(bytes uint64, tag core.Tag, w core.Wait) *core.OutOfBudgetError {
 	e := r.explain(&shortage{account: &r.ledger, bytes: bytes, tag: tag})
 	if e.Wait = w; e.Remaining >= e.Requested && w.Ahead == 0 {
@@ -37,10 +37,10 @@ func (r *Resource) Refuse(bytes uint64, tag core.Tag, w core.Wait) *core.OutOfBu
 	return refuse.Budget(e)
 }
 
-// explain says why the account of short could not give its bytes, by one look at the books. The sums
-// add up to the charge that the look finds, and Remaining is what that leaves of the limit: no figure is
-// of another moment. Grants that are on their way to the device are live. A claim that is short says
-// what it had when it refused, and names no holders.
+// explain says why the account of short could not give its bytes, by one look at the books. The
+// sums add up to the charge that the look finds, and Remaining is what that leaves of the limit: no
+// figure is of another moment. Grants that are on their way to the device are live. A claim that is
+// short says what it had when it refused, and names no holders.
 func (r *Resource) explain(short *shortage) *core.OutOfBudgetError {
 	limit := r.ledger.limit.Load()
 	e := &core.OutOfBudgetError{Requested: short.bytes, Tag: short.tag, Limit: boundOf(limit), LimitedBy: *r.limitedBy.Load()}

@@ -185,8 +185,9 @@ func TestAReapHelpsAReservation(t *testing.T) {
 	mustReserve(t, r, 90)
 }
 
-// Other streams allocate, free, reserve and change the limit while a request is refused. The figures of each refusal
-// must be of one moment all the same: they leave less than was requested, and the holders hold no more than there is.
+// Other streams allocate, free, reserve and change the limit while a request is refused. The
+// figures of each refusal must be of one moment all the same: they leave less than was requested,
+// and the holders hold no more than there is.
 func TestTheFiguresOfARefusalSayWhyWhateverOthersDoMeanwhile(t *testing.T) {
 	const limit, streams = 1000, 4
 	d := newDevice()

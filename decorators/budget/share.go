@@ -157,8 +157,8 @@ func (s share) Prepare(_ context.Context, o *path.Op) (err error) {
 type shortage struct {
 	of      *Resource
 	account account
-	// remaining is what the account could have given when it refused, less than bytes. lendable is how much of that is
-	// pending on the stream.
+	// remaining is what the account could have given when it refused, less than bytes. lendable is
+	// how much of that is pending on the stream.
 	bytes, remaining, lendable uint64
 	tag                        core.Tag
 	explained                  *core.OutOfBudgetError
@@ -191,13 +191,14 @@ func (s *shortage) refusal() *core.OutOfBudgetError {
 	return s.explained
 }
 
-// maxLooks is how often one request tries again because a look at the books found room for it. Others may take
-// that each time.
+// maxLooks is how often one request tries again because a look at the books found room for it.
+// Others may take that each time.
 const maxLooks = 16
 
-// look explains the shortage, and reports whether there is room for the request by now: then it is worth another
-// try. Bytes that no stream's books had when they were read are on their way from one to another. The explanation
-// counts them as live, so that its figures are those of the account that refused.
+// look explains the shortage, and reports whether there is room for the request by now: then it is
+// worth another try. Bytes that no stream's books had when they were read are on their way from one
+// to another. The explanation counts them as live, so that its figures are those of the account
+// that refused.
 func (s *shortage) look() (room bool) {
 	e := s.of.explain(s)
 	if s.explained = e; e.Remaining < e.Requested {
@@ -216,9 +217,9 @@ func (r *Resource) shortageIn(err error) *shortage {
 	return nil
 }
 
-// Cure gives the charge back, which others may need while memory is sought, and reaps, once: what lacks may be on
-// its way. From then on it looks at the books after each try that lacked budget. A request is refused only if
-// that look finds no room either.
+// Cure gives the charge back, which others may need while memory is sought, and reaps, once: what
+// lacks may be on its way. From then on it looks at the books after each try that lacked budget. A
+// request is refused only if that look finds no room either.
 func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
 	short := s.r.shortageIn(err)
 	if o.Free || short == nil && !errors.Is(err, core.ErrOutOfMemory) {

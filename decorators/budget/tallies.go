@@ -98,8 +98,8 @@ func (h holdings) list() []core.Holder {
 	return holders
 }
 
-// holdings is what is in blocks; and in those that are asked for, as if they were live, if charged is set. It says
-// how many of the pending bytes are lent.
+// holdings is what is in blocks; and in those that are asked for, as if they were live, if charged
+// is set. It says how many of the pending bytes are lent.
 func (r *Resource) holdings(charged bool) (held holdings, lent uint64) {
 	held = holdings{}
 	for _, l := range r.streams.list() {

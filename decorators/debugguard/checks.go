@@ -180,7 +180,8 @@ func (r *Resource) unlockReading() {
 	})
 }
 
-// awaitTold waits until what other calls have found is told, or one of them makes no progress: it may wait for this call.
+// awaitTold waits until what other calls have found is told, or one of them makes no progress: it
+// may wait for this call.
 func (r *Resource) awaitTold(ctx context.Context) {
 	r.checks.told.await(ctx, func() bool { return r.checks.telling.Load() == 0 })
 }

@@ -101,7 +101,8 @@ type Advanced struct {
 	// given; a negative value is no bound.
 	SampleRate int
 	// SampleSeed, if not 0, draws which blocks are chosen by their bytes: a run whose streams
-	// allocate the same, in an order that is the same, has the same blocks guarded. 0 draws anew in each run.
+	// allocate the same, in an order that is the same, has the same blocks guarded. 0 draws anew in
+	// each run.
 	SampleSeed uint64
 	// StackBytes is the mean number of bytes between allocations whose
 	// stacks are kept for other reasons than being guarded or of 1 MiB and

@@ -103,8 +103,8 @@ func TestARequestWaitsForWhatTheGuardHeldAndTheDeviceHasNotPassed(t *testing.T) 
 	}
 }
 
-// The device may pass a free at any moment: also after a request was refused for it, and before anything has looked
-// what is pending. The request that finds nothing pending then is made again.
+// The device may pass a free at any moment: also after a request was refused for it, and before
+// anything has looked what is pending. The request that finds nothing pending then is made again.
 func TestMemoryThatComesBackBetweenATryAndTheLookIsNotMissed(t *testing.T) {
 	claim := func(b *bench) error { _, err := b.guard.Reserve(ctx, 4096, "second"); return err }
 	block := func(isolated bool) func(*bench) error {

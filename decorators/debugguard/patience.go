@@ -9,20 +9,24 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
-// stall is how long work of another goroutine may make no step while a call waits for it. Such work calls the program's code
-// (layers, sinks, span processors, listeners), which may itself make the call that waits.
+// stall is how long work of another goroutine may make no step while a call waits for it. Such work
+// calls the program's code (layers, sinks, span processors, listeners), which may itself make the
+// call that waits.
 const stall = 2 * deadline.LastMoment
 
-// progress counts the steps of work that other goroutines may wait for. The zero progress is ready. It is safe for concurrent use.
+// progress counts the steps of work that other goroutines may wait for. The zero progress is ready.
+// It is safe for concurrent use.
 type progress struct {
 	steps atomic.Uint64
-	// stalled is one more than the steps at which a wait was given up: no other call waits for that step.
+	// stalled is one more than the steps at which a wait was given up: no other call waits for that
+	// step.
 	stalled atomic.Uint64
 }
 
 func (p *progress) step() { p.steps.Add(1) }
 
-// await asks done until that is true. It gives up, and returns false, if ctx ends, or if no step is made for [stall].
+// await asks done until that is true. It gives up, and returns false, if ctx ends, or if no step is
+// made for [stall].
 func (p *progress) await(ctx context.Context, done func() bool) bool {
 	if done() {
 		return true
@@ -47,8 +51,9 @@ func (p *progress) await(ctx context.Context, done func() bool) bool {
 	return done()
 }
 
-// turn is held by the goroutine that lets blocks go. It is no lock: its holder calls the program's code, and a caller that finds
-// no progress goes on beside it. All that the holder changes has locks of its own. The zero turn is ready.
+// turn is held by the goroutine that lets blocks go. It is no lock: its holder calls the program's
+// code, and a caller that finds no progress goes on beside it. All that the holder changes has
+// locks of its own. The zero turn is ready.
 type turn struct {
 	progress
 	held    atomic.Bool

@@ -302,9 +302,10 @@ func (w *pendingWait) explain(err error, req *core.Request) error {
 	return refuse.Waited(err, core.Wait{For: w.took(), Pending: w.pending}, req.Bytes, req.Tag)
 }
 
-// pendingMemory is the memory that is freed and that the device has not come to, if it may make room
-// for a request that was refused with err. For a budget that is what the refusal calls pending: the books of the
-// layers beneath may have let go of it, and the budget not heard. What open intents keep does not count.
+// pendingMemory is the memory that is freed and that the device has not come to, if it may make room for
+// a request that was refused with err. For a budget it is the Pending of the refusal: lower layers may
+// have released that already, and the budget not have heard. Memory that open intents keep does not
+// count.
 func (r *Resource) pendingMemory(err error) (now signs, bytes uint64) {
 	st := r.upstream.Stats()
 	now = signs{st.Pending.Bytes, st.OwnPool.Behind, st.Deallocations, st.Charged}
@@ -318,10 +319,10 @@ func (r *Resource) pendingMemory(err error) (now signs, bytes uint64) {
 	return now, bytes
 }
 
-// goOn waits until something may have come of the frees that the device has yet to
-// come to, and reports whether it is worth asking again. It begins the wait, if it has not begun. When there is
-// nothing to wait for, or no time, the request is made once more: what was pending may have come back since
-// it was refused. So a refusal that stands is younger than a look that found nothing.
+// goOn waits until something may have come of the frees that the device has yet to come to, and
+// reports whether it is worth asking again. It begins the wait, if it has not begun. When there is
+// nothing to wait for, or no time, the request is made once more: what was pending may have come
+// back since it was refused. So a refusal that stands is younger than a look that found nothing.
 func (r *Resource) goOn(ctx context.Context, w *pendingWait, req *core.Request, err error) bool {
 	if r.cfg.Advanced.Patience < 0 || ctx.Err() != nil {
 		return false
@@ -366,7 +367,8 @@ func (r *Resource) goOn(ctx context.Context, w *pendingWait, req *core.Request, 
 	return ended == nil // else the device fails
 }
 
-// onceMore reports whether the request is to be made for the last time, which is after a look that found nothing.
+// onceMore reports whether the request is to be made for the last time, which is after a look that
+// found nothing.
 func (w *pendingWait) onceMore() bool {
 	last := w.last
 	w.last = true

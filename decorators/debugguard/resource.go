@@ -39,7 +39,8 @@ type Resource struct {
 	// way adds one.
 	gate  atomic.Int64
 	rules atomic.Pointer[rules]
-	// switching is held while the rules are changed, changes are the calls that do so and then let blocks go.
+	// switching is held while the rules are changed, changes are the calls that do so and then let
+	// blocks go.
 	switching sync.Mutex
 	changes   underWay
 	// throttle bounds what bytes choose.

@@ -85,16 +85,18 @@ func (r *Resource) Apply(ctx context.Context, s Setting) error {
 	return r.Change(ctx, Change{Setting: &s})
 }
 
-// Change says what to change of the guard. What is nil stays as it is.
+// Change says what to change of the guard. A field that is nil changes nothing.
 type Change struct {
 	Setting *Setting
-	// SampleBytes is what [Resource.SetSampleBytes] takes. It stands for that of a Setting of mode Sample.
+	// SampleBytes is what [Resource.SetSampleBytes] takes. It stands for that of a Setting of mode
+	// Sample.
 	SampleBytes *uint64
 	// HuntTags are what [Resource.HuntTags] takes.
 	HuntTags *[]core.Tag
 }
 
-// Change does what c says, so that of two changes at a time one comes before the other. It is Apply in all other respects.
+// Change does what c says, so that of two changes at a time one comes before the other. It is Apply
+// in all other respects.
 func (r *Resource) Change(ctx context.Context, c Change) error {
 	var setting func(Setting) Setting
 	if c.Setting != nil {
@@ -122,7 +124,8 @@ func (r *Resource) Change(ctx context.Context, c Change) error {
 	}, setting)
 }
 
-// change does what first says, and makes mode and options what next says of those now; nil leaves them.
+// change does what first says, and makes mode and options what next says of those now; nil leaves
+// them.
 func (r *Resource) change(ctx context.Context, op string, first func(), next func(now Setting) Setting) error {
 	r.changes.begin()
 	defer r.changes.end()
@@ -147,7 +150,8 @@ func (r *Resource) setRules(op string, first func(), next func(now Setting) Sett
 	return r.switchTo(next(r.rules.Load().setting)), nil
 }
 
-// switchTo makes s the mode and its options, and reports whether fewer blocks may be in quarantine now; switching must be held.
+// switchTo makes s the mode and its options, and reports whether fewer blocks may be in quarantine
+// now; switching must be held.
 func (r *Resource) switchTo(s Setting) (fewer bool) {
 	from, to := r.Mode(), s.Mode
 	turnedOn, turnedOff := from == Off && to != Off, from != Off && to == Off

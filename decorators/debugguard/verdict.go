@@ -69,7 +69,8 @@ var damageText = map[core.FindingKind]string{
 	names.FindingStrayWrite:        "memory without an owner was written",
 }
 
-// reportDamage names the victim and the launches that may have done it; checks.reading must be held.
+// reportDamage names the victim and the launches that may have done it; checks.reading must be
+// held.
 func (r *Resource) reportDamage(d damage, b *batch) {
 	rec := d.place.rec
 	rec.LockGuarded()

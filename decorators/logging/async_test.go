@@ -252,7 +252,8 @@ func (u *unruly) Write(p []byte) (int, error) {
 func (u *unruly) Enabled(context.Context, slog.Level) bool  { return true }
 func (u *unruly) Handle(context.Context, slog.Record) error { u.call(1); return nil }
 
-// A writer or handler that panics or ends the goroutine costs what it was given, which is counted. Flush and Close return.
+// A writer or handler that panics or ends the goroutine costs what it was given, which is counted.
+// Flush and Close return.
 func TestAWriterThatDoesNotReturnCostsWhatItWasGiven(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // which is told of the panics

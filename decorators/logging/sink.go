@@ -15,8 +15,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
-// Sink takes records. All methods are safe for concurrent use. If Put panics, an error record goes to
-// slog.Default, and the operation goes on without the record.
+// Sink takes records. All methods are safe for concurrent use. If Put panics, an error record goes
+// to slog.Default, and the operation goes on without the record.
 type Sink interface {
 	// Put takes one record. It must not block: what it can't take at once it
 	// drops and counts.
@@ -215,9 +215,9 @@ func (s *AsyncSink) Close(ctx context.Context) error {
 // looks whether it should give up.
 const chunk = 256
 
-// run is the sink's goroutine. It sleeps while nothing is queued. The first
-// record starts the delay; when it ends, or the queue is half full, a round
-// is written, and rounds go on until nothing waits. It begins again where a writer ended the goroutine.
+// run is the sink's goroutine. It sleeps while nothing is queued. The first record starts the
+// delay; when it ends, or the queue is half full, a round is written, and rounds go on until
+// nothing waits. It begins again where a writer ended the goroutine.
 func (s *AsyncSink) run() {
 	if !s.began {
 		s.began = true

@@ -38,7 +38,8 @@ func (b Block) Run(ctx context.Context, root, scratch string) (string, error) {
 	return string(out), nil
 }
 
-// Program builds the program and returns the command that runs it on the simulated device, in scratch.
+// Program builds the program and returns the command that runs it on the simulated device, in
+// scratch.
 func (b Block) Program(ctx context.Context, root, scratch string) (*exec.Cmd, error) {
 	binary := filepath.Join(scratch, "program")
 	if err := onOverlay(ctx, root, scratch, []Block{b}, "build", "-o", binary); err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
-// hostile is beside a program of a document: an exporter that takes a second for a batch, and a job that never returns.
+// hostile is beside a program of a document: an exporter that takes a second for a batch, and a job
+// that never returns.
 const hostile = `package main
 
 import (
@@ -79,8 +80,9 @@ func main() {
 }
 `
 
-// The end that a document shows is one with which a service ends, and exports each span that had ended, while a job never
-// returns and the exporter is slow. It takes 10 seconds and more, because the job uses up the time of other steps.
+// The end that a document shows is one with which a service ends, and exports each span that had
+// ended, while a job never returns and the exporter is slow. It takes 10 seconds and more, because
+// the job uses up the time of other steps.
 func TestTheEndsInDocumentsLoseNoSpans(t *testing.T) {
 	const requests = 20
 	for document, end := range map[string]struct {
@@ -143,7 +145,8 @@ func TestTheEndsInDocumentsLoseNoSpans(t *testing.T) {
 	}
 }
 
-// perTrace asks that the lines have all spans of each request, those of the job that hangs, and its leak.
+// perTrace asks that the lines have all spans of each request, those of the job that hangs, and its
+// leak.
 func perTrace(t *testing.T, lines string, requests int) {
 	t.Helper()
 	traces, leaks := map[string][]string{}, 0

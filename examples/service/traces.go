@@ -88,6 +88,6 @@ func newExporter(ctx context.Context) (*otlptrace.Exporter, error) {
 	return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%q: say grpc or http/protobuf", protocol)
 }
 
-// close exports what is queued until ctx ends. A flush before it could take all of ctx, and a provider that is shut down
-// with a context that has ended exports nothing.
+// close exports what is queued until ctx ends. A flush before it could take all of ctx, and a
+// provider that is shut down with a context that has ended exports nothing.
 func (t *traces) close(ctx context.Context) error { return t.provider.Shutdown(ctx) }

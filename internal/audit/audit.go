@@ -1,5 +1,5 @@
-// Package audit is for checks of what the runtime tells its callers. They cost nothing where no listener is set, which
-// is everywhere but in tests, in the demo and in replays.
+// Package audit is for checks of what the runtime tells its callers. They cost nothing where no
+// listener is set, which is everywhere but in tests, in the demo and in replays.
 package audit
 
 import (
@@ -9,8 +9,8 @@ import (
 
 var listener atomic.Pointer[func(error)]
 
-// Listen has f told of each answer that a check finds wrong, in the whole process and on the goroutine of the call. It
-// replaces the listener before, and returns that; nil ends the checks.
+// Listen has f told of each answer that a check finds wrong, in the whole process and on the
+// goroutine of the call. It replaces the listener before, and returns that; nil ends the checks.
 func Listen(f func(error)) (before func(error)) {
 	var set *func(error)
 	if f != nil {
@@ -46,8 +46,8 @@ type Counter struct {
 	stopped bool
 }
 
-// Count begins to count, in the whole process. The listener before is still told. [Counter.Stop] gives that its place
-// back; of several counters the last one stops first.
+// Count begins to count, in the whole process. The listener before is still told. [Counter.Stop]
+// gives that its place back; of several counters the last one stops first.
 func Count() *Counter {
 	c := &Counter{}
 	c.mu.Lock() // until before is known

@@ -57,8 +57,8 @@ func (r *Reporter) explainLater(f core.Finding) (later bool) {
 	return true
 }
 
-// explainByDump is the finding of a lost device with what its dump says. late is nil, or waits for a
-// dump that takes long, and reports whether it explains the loss.
+// explainByDump is the finding of a lost device with what its dump says. late is nil, or waits for
+// a dump that takes long, and reports whether it explains the loss.
 func (r *Reporter) explainByDump(f core.Finding, wait func(context.Context) (*gpucore.Dump, error)) (_ core.Finding, late func() (core.Finding, bool)) {
 	explained := func(patience time.Duration) (core.Finding, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

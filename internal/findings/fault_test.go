@@ -194,7 +194,8 @@ func TestALostDeviceIsToldOfWhenItsDumpIsRead(t *testing.T) {
 	}
 }
 
-// A dump that takes long holds up the news of the loss for a while only, and is told when it is read.
+// A dump that takes long holds up the news of the loss for a while only, and is told when it is
+// read.
 func TestADumpThatTakesLongIsToldAfterTheLoss(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration

@@ -137,9 +137,9 @@ func (s Stack) lease(stream driver.Stream) (core.StreamID, bool) {
 	return s.Streams.LeaseOf(stream)
 }
 
-// suspect names the launches of a finding, the likeliest first. Of two accesses that nothing orders
-// each may be the one that lacks a wait: the likelier one does what its launch does not declare. An access
-// that its launch declares need not be what is wrong with a free or an allocation.
+// suspect names the launches of a finding, the likeliest first. If nothing orders two accesses, either
+// may lack a wait. The likelier one does what its launch does not declare. A declared access need not be
+// at fault in a finding about a free or an allocation.
 func (s Stack) suspect(found *core.Finding, f sim.Finding, culprit sim.Party) {
 	parties := []sim.Party{culprit}
 	if f.Kind == sim.Race && !f.First.Guard && !f.Other.Guard {

@@ -77,8 +77,9 @@ func (r *Reporter) Report(f core.Finding) {
 	}
 }
 
-// FromOracle takes a finding of the simulated device, whose goroutine calls it. The program's code that is told of the finding runs
-// on another: it may end that, and it may wait for the device. The device waits no longer than [oracleTime].
+// FromOracle takes a finding of the simulated device, whose goroutine calls it. The program's code
+// that is told of the finding runs on another: it may end that, and it may wait for the device. The
+// device waits no longer than [oracleTime].
 func (r *Reporter) FromOracle(f sim.Finding) {
 	if found, ok := r.translator.translate(f); ok && !r.repeats.seenByGuard(found, f) {
 		await(oracleTime, func() { usercode.Call("what is told of a finding", func() { r.handle(found.Finding) }) })

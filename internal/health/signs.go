@@ -29,8 +29,8 @@ const (
 	// driftTime, waitTime and limitTime are how long a drift, callers waiting for a
 	// stream, and a limit of others with nothing left must be seen without a break.
 	driftTime = time.Minute
-	// beyondTime is how long more must be held than may be: what was held when a limit was lowered goes back sooner, if it
-	// is free.
+	// beyondTime is how long more must be held than may be: what was held when a limit was lowered
+	// goes back sooner, if it is free.
 	beyondTime = time.Minute
 	waitTime   = 5 * time.Second
 	limitTime  = 5 * time.Second

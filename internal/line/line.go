@@ -30,8 +30,8 @@ type Place struct {
 	mayTry bool // though it is not the first
 }
 
-// Standing is how a place stands: how long it has waited, how many are ahead of it, for how many bytes together, and
-// the name of the first of them.
+// Standing is how a place stands: how long it has waited, how many are ahead of it, for how many
+// bytes together, and the name of the first of them.
 type Standing struct {
 	Waited time.Duration
 	Ahead  int

@@ -55,9 +55,11 @@
 // ([Op.NotAtOnce]), and hears by notice.
 //
 // dev/proof.md has the place of a lane among the locks. Three rules follow from it:
-//   - A goroutine that holds a lane only tries the lock of a stream or of a block. It waits for neither.
+//   - A goroutine that holds a lane only tries the lock of a stream or of a block. It waits for
+//     neither.
 //   - Few locks come below a lane. A goroutine that holds one of those takes no lane.
-//   - An operation holds one lane. A holder of recalling takes the lanes of its group in their order.
+//   - An operation holds one lane. A holder of recalling takes the lanes of its group in their
+//     order.
 //
 // # Who takes part
 //

@@ -11,14 +11,15 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/audit"
 )
 
-// Budget returns the refusal of a budget. Each that is made goes through here when it is complete, for [audit.Check].
+// Budget returns e, the complete refusal of a budget, after [audit.Check] has looked at it. Each refusal
+// goes through here.
 func Budget(e *core.OutOfBudgetError) *core.OutOfBudgetError {
 	audit.Check(func() error { return Untrue(e) })
 	return e
 }
 
-// Untrue is the error of a refusal whose figures do not say why the request was refused: there was room for it, and
-// none stood before it, or its holders hold more than there is. It is nil for all others.
+// Untrue returns an error if the figures of a refusal do not explain it: there was room and nothing stood
+// before the request, or the holders hold more than there is. Else it is nil.
 func Untrue(e *core.OutOfBudgetError) error {
 	limit := e.Limit
 	if limit == 0 {
@@ -45,9 +46,9 @@ func Untrue(e *core.OutOfBudgetError) error {
 	return nil
 }
 
-// Waited returns the error of a request for memory that has waited, with how it waited as a part of it: of the
-// [core.OutOfBudgetError], or else as a [core.WaitError]. err itself does not change. Errors that are no want of memory
-// are returned as they are.
+// Waited returns the error of a request for memory that has waited, with how it waited as a part of
+// it: of the [core.OutOfBudgetError], or else as a [core.WaitError]. err itself does not change.
+// Errors that are no want of memory are returned as they are.
 func Waited(err error, w core.Wait, bytes uint64, tag core.Tag) error {
 	if w == (core.Wait{}) {
 		return err
@@ -112,7 +113,8 @@ func WaitOf(err error) core.Wait {
 
 type waitKey struct{}
 
-// AfterWait is a context for a request that has waited in line already: a layer that refuses it says so.
+// AfterWait is a context for a request that has waited in line already: a layer that refuses it
+// says so.
 func AfterWait(ctx context.Context, w core.Wait) context.Context {
 	return context.WithValue(ctx, waitKey{}, w)
 }

@@ -1,15 +1,14 @@
-// Package usercode calls what the program brought, which may panic, call runtime.Goexit, block or call back at any point.
+// Package usercode calls the program's code, which may panic, call runtime.Goexit, block or call back at
+// any point. There are two kinds of it.
 //
-// Two kinds of code are told apart.
+//   - Code that watches hears what happened and changes nothing: log sinks, tracer providers with
+//     their samplers and span processors, loggers, listeners, functions of a Config. [Call] is the
+//     one place that calls it. It ends a panic, logs it with its stack, and the operation goes on.
+//   - Code that takes part does a share of the work: layers, a driver, the functions of jobs and
+//     launches. Its panic goes on to the caller, because without its share there is no result.
 //
-//   - Code that watches hears what has happened, and changes nothing: log sinks, tracer providers with their samplers and span
-//     processors, loggers, listeners, functions of a Config. [Call] is the one place that calls it. A panic ends there: it is told
-//     with its stack, and the operation goes on.
-//   - Code that takes part does a share of the work: layers, a driver, the functions of jobs and launches. Its panic goes on to the
-//     caller, because without its share there is no result.
-//
-// Goexit cannot be stopped, and a layer may panic. So steps that must all be done are run by [All] and [Surely], which
-// go on in deferred functions. No lock of this module may be held while any of them is called.
+// Goexit cannot be stopped, and a layer may panic. So [All] and [Surely] run steps that must all be
+// done: they go on in deferred functions. A caller of any of these holds no lock of this module.
 package usercode
 
 import (
@@ -31,7 +30,8 @@ var panics atomic.Uint64
 // Panics is how many calls of [Call] have panicked in this process. It does not block.
 func Panics() uint64 { return panics.Load() }
 
-// Call calls code that watches, and returns when that has returned, or panicked. what names the code in the record of a panic.
+// Call calls code that watches, and returns when f has returned or panicked. what names the code in the
+// record of a panic.
 func Call(what string, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -41,9 +41,9 @@ func Call(what string, f func()) {
 	f()
 }
 
-// Go runs loop, which calls the program's code, on a goroutine of its own, and ended when that has returned. If a call panics or
-// ends the goroutine loop is begun again on another, so what it remembers must lie outside of it. name is loop's in the record of
-// a panic.
+// Go runs loop, which calls the program's code, on a goroutine of its own, and calls ended when loop has
+// returned. If a call panics or ends the goroutine, loop begins again on another one, so it must keep its
+// state elsewhere. name is loop's in the record of a panic.
 func Go(name string, loop, ended func()) {
 	go func() {
 		returned := false
@@ -71,7 +71,8 @@ var told sync.Map
 // tellAgain is how long a panic of the same code is only counted.
 const tellAgain = time.Minute
 
-// panicked tells of a panic. The program's logger may have panicked, and may panic again: then standard error is told.
+// panicked tells of a panic. The program's logger may have panicked, and may panic again: then
+// standard error is told.
 func panicked(what string, p any) {
 	n := panics.Add(1)
 	now := time.Now()
@@ -90,8 +91,8 @@ func panicked(what string, p any) {
 	logged = true
 }
 
-// All calls f with each element in turn, also with those behind one whose call panics or ends the goroutine: what has begun to
-// unwind goes on when f was called with the last.
+// All calls f with each element in turn, also with those behind one whose call panics or ends the
+// goroutine: what has begun to unwind goes on when f was called with the last.
 func All[T any](list []T, f func(T)) {
 	done := 0
 	defer func() {
@@ -105,8 +106,8 @@ func All[T any](list []T, f func(T)) {
 	}
 }
 
-// Surely calls giveBack once more if that fails, panics or ends the goroutine: a refusal has changed nothing, and no other
-// caller is going to ask again. The error is that of the last call.
+// Surely calls giveBack once more if that fails, panics or ends the goroutine: a refusal has changed
+// nothing, and no other caller asks again. It returns the error of the last call.
 func Surely(giveBack func() error) (err error) {
 	returned := false
 	defer func() {

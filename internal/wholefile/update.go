@@ -10,16 +10,17 @@ import (
 	"time"
 )
 
-// patience is how long [Update] waits for others that update a file of the same folder. Tests shorten it.
+// patience is how long [Update] waits for others that update a file of the same folder. Tests
+// shorten it.
 var patience = 10 * time.Second
 
-// Update replaces a file by what change makes of its bytes. change gets the error of [Read] instead
-// if there is one, such as that of a file that does not exist yet; its own error ends the update.
+// Update replaces a file by what change makes of its bytes. change gets the error of [Read] instead if
+// there is one, such as that of a file that does not exist yet. If change fails, the file stays.
 //
-// Updates of files in one folder exclude each other, also those of other processes, by a lock of the
-// folder. The lock ends with its process. Where the file system has no such locks the last of two
-// updates at once wins. Update waits 10 s for the lock at most. It removes drafts that processes
-// have left which died, or drafts of more than an hour where there is no lock.
+// A lock of the folder makes updates in it exclude each other, also those of other processes. It ends
+// with its process. Update waits 10 s for it at most. If the file system has no such locks, the last of
+// two updates at once wins. Update removes drafts of processes that died, or, without a lock, drafts
+// that are more than an hour old.
 func Update(path string, most int64, change func([]byte, error) ([]byte, error)) error {
 	folder := filepath.Dir(path)
 	unlock, locked, err := lock(folder)

@@ -8,8 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// births keeps since when each counter of a collector's group counts, by its labels: what Prometheus needs to see the first
-// increase of one that comes with a value. It is safe for concurrent use.
+// births keeps since when each counter of a collector's group counts, by its labels: what
+// Prometheus needs to see the first increase of one that comes with a value. It is safe for
+// concurrent use.
 type births struct {
 	mu sync.Mutex
 	// last is when the newest look began that is over, at first when counting began.
@@ -45,7 +46,8 @@ func (b *births) begin() (l look, end func()) {
 	}
 }
 
-// born is a time at which the counter was still zero: that of the look before the first that had it. Zero if it is not known.
+// born is a time at which the counter was still zero: that of the look before the first that had
+// it. Zero if it is not known.
 func (l look) born(desc *prometheus.Desc, labels []string) time.Time {
 	if l.births == nil {
 		return time.Time{}

@@ -9,7 +9,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// A counter that comes late, with a value, has the time of the look before as that from which it counts, and keeps it.
+// A counter that comes late, with a value, has the time of the look before as that from which it
+// counts, and keeps it.
 func TestALateCounterSaysSinceWhenItCounts(t *testing.T) {
 	var late atomic.Bool
 	opened := time.Now().Add(-time.Hour)

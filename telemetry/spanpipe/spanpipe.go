@@ -73,9 +73,9 @@ func (p *Pipe) IdentifyGPU(uuid string) {
 	}
 }
 
-// Counts is what became of the spans so far. No count ever falls. Exported, Failed and Dropped are exact: a span that was
-// queued when the pipe ended, or when an end was cut short, is Dropped, whatever the exporter makes of it later. It does not
-// block on the exporter.
+// Counts is what became of the spans so far. No count ever falls. Exported, Failed and Dropped are
+// exact: a span that was queued when the pipe ended, or when an end was cut short, is Dropped,
+// whatever the exporter makes of it later. It does not block on the exporter.
 func (p *Pipe) Counts() metrics.SpanCounts {
 	counts := p.out.counts()
 	counts.Dropped += p.dropped.Load()
@@ -114,9 +114,10 @@ func (p *Pipe) OnEnd(s sdktrace.ReadOnlySpan) {
 // ForceFlush exports what is queued. It blocks until that is done or ctx ends.
 func (p *Pipe) ForceFlush(ctx context.Context) error { return p.next.ForceFlush(ctx) }
 
-// Shutdown exports what is queued and ends the pipe. It blocks until that is done or ctx ends. Spans that end from now on are
-// dropped. If ctx ends first, the spans that are queued or being exported are counted as dropped, and the error says how many
-// they are. The exporter still gets them, but they are not counted again. A second Shutdown does nothing.
+// Shutdown exports what is queued and ends the pipe. It blocks until that is done or ctx ends.
+// Spans that end from now on are dropped. If ctx ends first, the spans that are queued or being
+// exported are counted as dropped, and the error says how many they are. The exporter still gets
+// them, but they are not counted again. A second Shutdown does nothing.
 func (p *Pipe) Shutdown(ctx context.Context) error {
 	p.stopped.Store(true)
 	failed := p.out.counts().Failed
@@ -134,14 +135,16 @@ func (p *Pipe) Shutdown(ctx context.Context) error {
 // counted is the exporter, with counting in front.
 type counted struct {
 	next sdktrace.SpanExporter
-	// inFlight is how many spans are queued or being exported. Once ended is set it only grows, and they are lost.
+	// inFlight is how many spans are queued or being exported. Once ended is set it only grows, and
+	// they are lost.
 	inFlight atomic.Int64
 	// identity is the GPU's, or nil.
 	identity atomic.Pointer[resource.Resource]
 
 	mu               sync.Mutex // of what follows, and of each batch that leaves inFlight
 	exported, failed uint64
-	// ended is set when those in flight count as lost: the last batch was exported, or no caller waits for it any more.
+	// ended is set when those in flight count as lost: the last batch was exported, or no caller
+	// waits for it any more.
 	ended bool
 }
 
@@ -230,7 +233,8 @@ func (c *counted) Shutdown(ctx context.Context) error {
 // errNoReturn is the error of an exporter that did not return.
 var errNoReturn = errors.New("spanpipe: the exporter panicked, or called runtime.Goexit")
 
-// call calls the exporter, on a goroutine of its own, which the exporter may end: the processor has one for all batches.
+// call calls the exporter, on a goroutine of its own, which the exporter may end: the processor has
+// one for all batches.
 func (c *counted) call(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -214,7 +214,8 @@ func (s *stubborn) Shutdown(context.Context) error {
 	return errors.New("the connection was closed already")
 }
 
-// What is queued when an end is cut short is lost: once, for this reason, and whatever the exporter makes of it later.
+// What is queued when an end is cut short is lost: once, for this reason, and whatever the exporter
+// makes of it later.
 func TestWhatAnEndCutShortLeavesIsLostOnce(t *testing.T) {
 	const queued = 3
 	for name, exporter := range map[string]func(*gate) (sdktrace.SpanExporter, <-chan struct{}){
@@ -257,7 +258,8 @@ func TestWhatAnEndCutShortLeavesIsLostOnce(t *testing.T) {
 	}
 }
 
-// While spans end and the end of the pipe is cut short at any moment, no count falls, and the sums are exact.
+// While spans end and the end of the pipe is cut short at any moment, no count falls, and the sums
+// are exact.
 func TestNoCountFallsWhateverCutsTheEndShort(t *testing.T) {
 	for round := range 30 {
 		pipe, provider := pipeline(&paced{}, spanpipe.Config{Queue: 64, Batch: 4})
@@ -469,7 +471,8 @@ func (u *unruly) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) e
 
 func (u *unruly) Shutdown(context.Context) error { return u.call() }
 
-// An exporter that panics or ends the goroutine costs the batch that it was given, and the next is exported.
+// An exporter that panics or ends the goroutine costs the batch that it was given, and the next is
+// exported.
 func TestAnExporterThatDoesNotReturnCostsItsBatch(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // which is told of the panics

@@ -1,7 +1,7 @@
-// Package books counts what is allocated, retired and released on each stream of a
-// backend, and keeps the peaks of all of them together, without a word that every
-// allocation and free writes. A peak is never below the truth. It is exact with few streams (fewStreams) and above the truth by
-// a 64th at most with more, but for what follows of streams at work.
+// Package books counts what is allocated, retired and released on each stream of a backend. It also
+// keeps the peaks of all streams together, without a word that every allocation and free writes. A
+// peak is never too low. With few streams (fewStreams) it is exact. With more it is too high by a
+// 64th at most, and under load by the slack that "The peaks" describes.
 //
 // # The counters
 //
@@ -18,23 +18,28 @@
 //
 // # The peaks
 //
-// A [Group] is all books of a backend. The protocol is the same for each size; take live
-// bytes. claimed is what is live plus the slack of all streams. A free adds its bytes to
-// its stream's slack and leaves claimed alone; an allocation takes them from there if it
-// can. Only an allocation for which the slack does not do raises claimed. As long as that stays
-// below the level, there is no new peak, and the stream claims more than it needs, as slack for
-// those that follow. Where it goes beyond the level there could be a new one. Then the level rises to claimed, as long as that is
-// a 64th (peakError) at most above what was once found live. Beyond that there is a look: the slack of every stream is
-// recalled, which makes claimed the live bytes, and the level is raised to that. So a look at many streams is paid for by
-// as many bytes as a 64th of the peak. A look at few costs little, so that each new peak is looked at.
+// A [Group] is all books of a backend. The protocol is the same for each size; take live bytes.
+// claimed is the live bytes plus the slack of all streams. A free adds its bytes to its stream's slack
+// and leaves claimed alone. An allocation takes its bytes from that slack, and raises claimed only by
+// what the slack lacks. It then claims some more, as slack for later allocations.
 //
-// A look locks the books of one stream at a time, and stops none. What is freed on a stream that it has passed and allocated on one that
-// it has not is claimed twice, so a new level is looked at again while more than a 64th is freed meanwhile, mostPasses
-// times at most. It leaves the streams without slack. Where many goroutines allocate all the time it
-// finds that not all of them have a block at that moment, and so the next one is soon due. After recallsPerTurn that had to wait
-// for a stream at work, the streams keep little slack, all of them together a part in peakError of the level (or
-// leastSlack): what one has beyond its part leaves claimed at once, and claimed raises the level itself. Then the level is
-// the truth at least, and more by what they keep at most.
+// While claimed stays below the level, there is no new peak. When claimed exceeds the level:
+//   - The level rises to claimed, up to a 64th (peakError) above what was last found live.
+//   - Beyond that the group looks: it recalls the slack of every stream, so that claimed is the live
+//     bytes, and raises the level to them.
+//
+// So a look at many streams is paid for by a growth of a 64th of the peak. A look at few streams is
+// cheap, so the group looks at each new peak.
+//
+// A look locks the books of one stream at a time. Bytes that are freed on a stream which it has passed,
+// and allocated on one which it has not, are claimed twice. So it looks again while more than a 64th is
+// freed meanwhile, mostPasses times at most.
+//
+// A look leaves the streams without slack. If many goroutines allocate all the time, not all of them
+// have a block at that moment, and the next look is soon due. After recallsPerTurn looks that waited
+// for a stream at work, the streams keep little slack: together a part in peakError of the level (or
+// leastSlack). Slack beyond a stream's part leaves claimed at once, and claimed raises the level
+// itself. The level is then too high by the kept slack at most.
 //
 // # Stretches
 //

@@ -33,9 +33,9 @@ const (
 	// recallsPerTurn is how many recalls that wait for a stream at work a stretch may cost. Such a one takes 200 µs, for all
 	// streams, where each of sixteen processors serves one of them.
 	recallsPerTurn = 32
-	// peakError is the part of the level that may be slack after them, and by which a level rises without a look; leastSlack
-	// may be slack in any case, so that thirty-two
-	// streams keep a block of 1 MiB each.
+	// peakError is the part of the level that may be slack after them, and by which a level rises
+	// without a look; leastSlack may be slack in any case, so that thirty-two streams keep a block
+	// of 1 MiB each.
 	peakError  = 64
 	leastSlack = 32 << 20
 	// allSlack is for streams that keep what they have.
@@ -121,12 +121,13 @@ func (g *Group) rise() {
 	}
 }
 
-// mostPasses is after how many a look takes what is claimed for live: streams free more during each than a level may be wrong by.
+// mostPasses bounds the passes of a look. After them it takes claimed for live, although streams free
+// more during each pass than a level may be wrong by.
 const mostPasses = 4
 
-// look raises the levels to what is live; recalling must be held. It locks one stream's books at a time. What is freed on a stream
-// that it has passed and allocated on one that it has not is claimed twice, so a new level is looked at once more, and
-// again while much is freed meanwhile.
+// look raises the levels to the live bytes; recalling must be held. It locks one stream's books at a
+// time. Bytes that are freed behind it and allocated ahead of it are claimed twice, so it passes once
+// more after a new level, and again while much is freed.
 func (g *Group) look() {
 	waited := false
 	for pass := range mostPasses {
@@ -173,8 +174,8 @@ func (m *highWater) claim(need int64) int64 {
 	}
 }
 
-// recall takes the slack of all books from what is claimed, and returns it and whether a stream was at work; recalling must
-// be held.
+// recall takes the slack of all books from what is claimed, and returns it and whether a stream was
+// at work; recalling must be held.
 func (g *Group) recall() (recalled [sizes]int64, waited bool) {
 	for _, b := range g.all {
 		if !b.mu.TryLock() {
@@ -194,7 +195,8 @@ func (g *Group) recall() (recalled [sizes]int64, waited bool) {
 	return recalled, waited
 }
 
-// share tells all books how much slack they keep, if that is another amount now; recalling must be held.
+// share tells all books how much slack they keep, if that is another amount now; recalling must be
+// held.
 func (g *Group) share() {
 	keep := g.keep()
 	if keep == g.kept || g.kept == 0 && keep == allSlack {
@@ -243,7 +245,8 @@ func (g *Group) Turn() (ended [sizes]Stretch) {
 	return ended
 }
 
-// pass waits for those who have books now: they have seen what was written before. recalling must be held.
+// pass waits for those who have books now: they have seen what was written before. recalling must
+// be held.
 func (g *Group) pass() {
 	for _, b := range g.all {
 		b.mu.Lock()

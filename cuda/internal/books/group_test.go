@@ -145,7 +145,8 @@ func TestTheRecallsThatWaitAreBounded(t *testing.T) {
 	}
 }
 
-// The first blocks of many streams, and blocks that go from stream to stream, cost each stream no more looks than those of few.
+// The first blocks of many streams, and blocks that go from stream to stream, cost each stream no
+// more looks than those of few.
 func TestLooksArePaidForByBytes(t *testing.T) {
 	each := func(streams int) (first, moved float64) {
 		g, all := newGroup(streams)

@@ -146,7 +146,8 @@ func (c *Clock) Renew() (steady bool, err error) {
 	return steady, err
 }
 
-// open makes the stream and the events that are missing: an earlier open, or a Close, may have failed halfway.
+// open makes the stream and the events that are missing. An earlier open, or a Close, may have failed
+// halfway.
 func (c *Clock) open() (err error) {
 	if !c.opened {
 		if c.stream, err = c.drv.StreamCreate(); err != nil {
@@ -277,7 +278,8 @@ func (c *Clock) At(e driver.Event) (at monotime.Instant, bound time.Duration, er
 	return c.newest.at + monotime.Instant(onHost), bound, nil
 }
 
-// Close gives back what the clock has of the driver. After an error it may be called again, and so may Renew.
+// Close gives back what the clock has of the driver. After an error it may be called again, and so
+// may Renew.
 func (c *Clock) Close() error {
 	if !c.opened {
 		return nil

@@ -139,8 +139,8 @@ func TestARecordOfLongAgoIsNotPlaced(t *testing.T) {
 	}
 }
 
-// Whichever two calls of the driver fail, of renewals and ends in any order: the next renewal makes what is missing, and
-// nothing is left on the device.
+// Whichever two calls of the driver fail, of renewals and ends in any order: the next renewal makes
+// what is missing, and nothing is left on the device.
 func TestAClockWorksAgainAfterAnyTwoFaults(t *testing.T) {
 	for _, ends := range [][]int{{}, {1}, {0, 1, 2}} { // behind which renewals the clock is closed
 		for first := uint64(1); ; first++ {

@@ -124,9 +124,9 @@ func (m *heldModel) step() {
 	}
 }
 
-// mayRefuse demands that a block that was refused is small, and no page is free, or is longer than what is free in a row:
-// of all memory where no block is small, and else of each page and of wholly free pages. A small block finds all that is
-// free after Squeeze.
+// mayRefuse demands that a block that was refused is small, and no page is free, or is longer than
+// what is free in a row: of all memory where no block is small, and else of each page and of wholly
+// free pages. A small block finds all that is free after Squeeze.
 func (m *heldModel) mayRefuse(bytes uint64) {
 	inAll := m.longest(m.units)
 	inPage, free, row := uint64(0), uint64(0), uint64(0)

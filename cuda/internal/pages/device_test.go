@@ -30,8 +30,8 @@ type device struct {
 	places   map[driver.MemHandle]uint64 // of what is mapped
 	last     driver.MemHandle
 	peak     int // pages
-	// overlapping: several goroutines call the store at a time. Each of them lets the others run in its
-	// calls, or a busy machine runs one after the other.
+	// overlapping: several goroutines call the store at a time. Each of them lets the others run in
+	// its calls, or a busy machine runs one after the other.
 	overlapping bool
 	// torn is how many pages the next unmap takes down before it fails; lenient says that one of
 	// pages that are not mapped does not fail. CUDA promises neither.

@@ -55,8 +55,9 @@ type Store struct {
 	released           uint64
 	closed, unreserved bool
 
-	// Share, if not nil, is how many bytes may be held besides the limit of SetLimit; math.MaxUint64 is no bound. It is called
-	// with the store locked, after what is asked for was counted. It is set before the first Map.
+	// Share, if not nil, is how many bytes may be held besides the limit of SetLimit;
+	// math.MaxUint64 is no bound. It is called with the store locked, after what is asked for was
+	// counted. It is set before the first Map.
 	Share func() uint64
 
 	// SlabPages is how many pages a slab has, and SlabsFrom how many the device must have to give for a Map that takes
@@ -227,7 +228,8 @@ func (s *Store) SetLimit(bytes uint64) {
 	s.limit = bytes
 }
 
-// Limit is what may be held, the less of what SetLimit and Share bound; 0 is no limit. It does not block.
+// Limit is what may be held, the less of what SetLimit and Share bound; 0 is no limit. It does not
+// block.
 func (s *Store) Limit() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,8 +32,8 @@ type Mapper struct {
 	drv         driver.Driver
 	granularity uint64
 	maxBytes    uint64
-	// Room, if not nil, says whether there is room for what is mapped, that which comes included. An error for want of
-	// room matches [core.ErrOutOfMemory]. It is set before the first Map.
+	// Room, if not nil, says whether there is room for what is mapped, that which comes included.
+	// An error for want of room matches [core.ErrOutOfMemory]. It is set before the first Map.
 	Room func() error
 
 	mapped, mappedHigh  atomic.Int64 // mapped counts what comes, too
@@ -101,9 +101,9 @@ func (m *Mapper) AddTo(st *core.Stats) {
 // Leftover reports whether a reap has something to take down.
 func (m *Mapper) Leftover() bool { return m.leftover.Load() > 0 }
 
-// Map maps at least so many bytes. If the device has no memory left, or there is no Room, it calls relieve once,
-// with the bytes that it maps, and tries again. After an error nothing is left of it but what the driver would not take
-// back, which is kept for Reap.
+// Map maps at least so many bytes. If the device has no memory left, or there is no Room, it calls
+// relieve once, with the bytes that it maps, and tries again. After an error nothing is left of it
+// but what the driver would not take back, which is kept for Reap.
 func (m *Mapper) Map(bytes uint64, relieve func(bytes uint64) error) (Range, error) {
 	p := &mapping{Range: Range{Bytes: m.granules(bytes)}}
 	if p.Bytes < bytes {

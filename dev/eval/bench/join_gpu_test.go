@@ -85,8 +85,8 @@ func (p *join) run(j joiner) {
 
 func list(cols ...column) []column { return cols }
 
-// BenchmarkGPUJoin is one sort and join, enqueued and done: with fences placed
-// by hand, and through the bare backend and services, of whose launches none are timed (one in -1), one in 100, and all.
+// BenchmarkGPUJoin is one sort and join, enqueued and done: with fences placed by hand, and through
+// the bare backend and services, of whose launches none are timed (one in -1), one in 100, and all.
 func BenchmarkGPUJoin(b *testing.B) {
 	for _, rows := range []int{1 << 12, 1 << 16, 1 << 20} {
 		g := openGPU(b)

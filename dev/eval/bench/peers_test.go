@@ -13,8 +13,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// peers runs each loop through a service's runtime, over the runtime's own pool and over the driver's.
-// Names, sizes, counts and seeds are those of tools/peers/loops.hpp.
+// peers runs each loop through a service's runtime, over the runtime's own pool and over the
+// driver's. Names, sizes, counts and seeds are those of tools/peers/loops.hpp.
 func peers(b *testing.B, drv func() driver.Driver, options ...func(*fencepost.Config)) {
 	for _, loop := range slices.Concat(pairLoops(), quantileLoops(), sharingLoops(), launchLoops()) {
 		for _, c := range []struct {

@@ -30,8 +30,8 @@ type stack struct {
 	ctx context.Context
 }
 
-// service opens a runtime as a service does: with the defaults of [fencepost.Open] and a provider of
-// spans. Its operations belong to a request that is not sampled.
+// service opens a runtime as a service does: with the defaults of [fencepost.Open] and a provider
+// of spans. Its operations belong to a request that is not sampled.
 func service(tb testing.TB, drv driver.Driver, options ...func(*fencepost.Config)) *stack {
 	tb.Helper()
 	cfg := fencepost.Config{Driver: drv, Streams: 2048, TracerProvider: provider(sdktrace.AlwaysSample())}

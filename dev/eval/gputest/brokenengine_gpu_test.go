@@ -64,8 +64,8 @@ func mutants(t *testing.T) string {
 	return binary
 }
 
-// mutantsBeside is the mutated binary that scripts/gpu-test --build puts beside this one, empty if Go can build it.
-// A machine that has neither leaves the test out.
+// mutantsBeside is the mutated binary that scripts/gpu-test --build puts beside this one, empty if
+// Go can build it. A machine that has neither leaves the test out.
 func mutantsBeside(t *testing.T, mayBuild bool) string {
 	t.Helper()
 	self, err := os.Executable()

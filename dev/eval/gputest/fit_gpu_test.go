@@ -22,21 +22,26 @@ import (
 	"github.com/fencepost-gpu/fencepost/traces"
 )
 
-// limitedProgram is a program that is recorded, predicted, and run under limits that follow from the prediction.
+// limitedProgram is a program that is recorded, predicted, and run under limits that follow from
+// the prediction.
 type limitedProgram struct {
 	name  string
 	guard fencepost.GuardMode
 	run   func(b *bench) (refused uint64)
-	// trace is a recording of it, and machine what the prediction is for. limited is the prediction for a limit of what predicted needs.
+	// trace is a recording of it, and machine what the prediction is for. limited is the prediction
+	// for a limit of what predicted needs.
 	trace              *alloctrace.Trace
 	machine            fit.Machine
 	predicted, limited *fit.Report
 }
 
-// A limit of exactly what fit says is needed refuses a program nothing, however often it is run and whichever blocks its guard
-// chooses. What it holds then is in the interval that fit says. A limit below that interval refuses something.
-// The programs are each recorded one and some random ones. A seed deals guards to them. It also says which are predicted from the
-// recording, as another system has it, and which from a log of their own. Predictions need no GPU: all are made side by side.
+// A limit of exactly what fit says is needed refuses a program nothing, in each run and with each choice
+// of blocks of its guard. The program then holds an amount in the interval that fit says. A limit below
+// that interval refuses something.
+//
+// The programs are each recorded one and some random ones. A seed deals guards to them. It also says
+// which are predicted from the recording, as another system has it, and which from a log of their own.
+// Predictions need no GPU: all are made side by side.
 func TestAPredictionIsWhatTheGPUGives(t *testing.T) {
 	gpu(t)
 	seed := firstSeed(t)

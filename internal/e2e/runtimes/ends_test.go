@@ -49,8 +49,8 @@ func apart(f func()) {
 	group.Wait()
 }
 
-// A sink that does not return while a job ends costs neither stream nor reservation, nor the job's place among those admitted; and
-// Close ends all that it began, and says how it went.
+// A sink that does not return while a job ends costs neither stream nor reservation, nor the job's
+// place among those admitted; and Close ends all that it began, and says how it went.
 func TestAnEndIsWholeWhereASinkDoesNotReturn(t *testing.T) {
 	for _, exits := range []bool{false, true} {
 		for _, op := range []oplog.Op{oplog.OpDeallocate, oplog.OpReleaseClaim, oplog.OpJob, oplog.OpDrain} {
@@ -86,8 +86,9 @@ func TestAnEndIsWholeWhereASinkDoesNotReturn(t *testing.T) {
 	}
 }
 
-// A job does not end, and takes all the time of Close; the provider's Shutdown, of the same context, does nothing then. The spans are
-// exported all the same, the finding of the leak among them.
+// A job does not end, and takes all the time of Close; the provider's Shutdown, of the same
+// context, does nothing then. The spans are exported all the same, the finding of the leak among
+// them.
 func TestSpansComeOutWhereAJobTakesAllTheTimeOfClose(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	pipe := spanpipe.New(exporter, spanpipe.Config{})

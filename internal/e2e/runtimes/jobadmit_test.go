@@ -200,7 +200,8 @@ func TestAJobGivesBackWhatItWillNotNeed(t *testing.T) {
 	nothingIsHeld(t, rt)
 }
 
-// The first jobs of a kind have an eighth of the limit as a guess, or what one of them has shown to need; others run beside them.
+// The first jobs of a kind have an eighth of the limit as a guess, or what one of them has shown to
+// need; others run beside them.
 func TestTheFirstJobsOfAKindHaveAShareOfTheLimit(t *testing.T) {
 	const limit = 80_000
 	rt := taught(t, fencepost.Config{Budget: limit})
@@ -226,8 +227,8 @@ func TestTheFirstJobsOfAKindHaveAShareOfTheLimit(t *testing.T) {
 	nothingIsHeld(t, rt)
 }
 
-// Many kinds that nobody knows do not wait for each other: six eighths of the limit are reserved, and a quarter is kept for
-// the one of them that needs more.
+// Jobs of many unknown kinds do not wait for each other. Six eighths of the limit are reserved, and a
+// quarter is kept for the one of them that needs more.
 func TestAColdStartIsNotSerial(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Budget: 80_000, Guard: "off", Streams: 16})
 	var inside atomic.Int32
@@ -402,8 +403,8 @@ func TestAJobThatNeedsNothingIsLearned(t *testing.T) {
 	nothingIsHeld(t, rt)
 }
 
-// Runtimes with one file learn together, whatever its path is called, and none writes over what another knows. A model of the
-// program's own is added to the file too.
+// Runtimes with one file learn together, whatever its path is called, and none writes over what
+// another knows. A model of the program's own is added to the file too.
 func TestRuntimesWithOneFileLearnTogether(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)

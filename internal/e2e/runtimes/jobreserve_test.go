@@ -97,8 +97,8 @@ func (r *refusalLog) newest(t *testing.T) *core.OutOfBudgetError {
 	return short
 }
 
-// A small job has room, and is refused for the large one that came first. The error says so in its fields, to the
-// caller and to the log.
+// A small job has room, and is refused for the large one that came first. The error says so in its
+// fields, to the caller and to the log.
 func TestARefusalSaysWhatStoodBeforeTheJob(t *testing.T) {
 	for _, guard := range []fencepost.GuardMode{"off", "sample", "hunt"} {
 		t.Run(string(guard), func(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
-// judged is a program over a block of 640 bytes between two others, with kernels that say what they touch and do it.
+// judged is a program over a block of 640 bytes between two others, with kernels that say what they
+// touch and do it.
 type judged struct {
 	*testing.T
 	rt                 *fencepost.Runtime

@@ -59,8 +59,9 @@ func (b *bomb) call(f func()) (returned bool) {
 	return true
 }
 
-// Whichever call of the user's code panics, in whatever layer: no block, byte or launch is lost that nobody was given. It takes some 12 seconds:
-// a program runs for each call. With -short every third call panics.
+// A panic of any call of the user's code, in any layer, loses no block, byte or launch that a caller did
+// not get. The test takes some 12 seconds: a program runs for each call. With -short every third call
+// panics.
 func TestAPanicOfTheUsersCodeLosesNothing(t *testing.T) {
 	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
 		for _, guard := range []fencepost.GuardMode{"off", "ledger", "sample:1", "hunt:bisect", "hunt:unmap"} {

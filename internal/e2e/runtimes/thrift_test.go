@@ -59,7 +59,8 @@ func TestQuarantineFollowsABudgetThatIsSmallerThanTheDevice(t *testing.T) {
 	for guard, most := range map[string]uint64{"sample:1": budget / 100, "hunt": budget / 8} {
 		t.Run(guard, func(t *testing.T) {
 			rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Sim: sim.Config{Bytes: 16 << 30},
-				// The driver's pool says only after a try whether it grows, so it gives up quarantine for a budget of few pages.
+				// The driver's pool says only after a try whether it grows, so it gives up
+				// quarantine for a budget of few pages.
 				Resource: fencepost.Pool, Budget: budget, Guard: fencepost.GuardMode(guard)})
 			ctx, on := context.Background(), e2e.Lease(t, rt, "thrift")
 			var quarantined uint64

@@ -32,7 +32,8 @@ var (
 	acts      = []string{"panics", "exits", "blocks", "calls back", "closes"}
 )
 
-// userCode is the program's code, in all the ways in which a runtime calls it: at one step one of them does one thing, once.
+// userCode is the program's code, in all the ways in which a runtime calls it: at one step one of
+// them does one thing, once.
 type userCode struct {
 	callback, act string
 	rt            *fencepost.Runtime
@@ -208,7 +209,8 @@ func (u *userCode) layer(name string) []core.Layer {
 	return []core.Layer{func(up core.Resource) (core.Resource, error) { return &userLayer{up, name, u}, nil }}
 }
 
-// runs calls f on a goroutine of its own, and returns when that has ended, however it did, or when the program's code blocks.
+// runs calls f on a goroutine of its own, and returns when that has ended, however it did, or when
+// the program's code blocks.
 func (u *userCode) runs(t *testing.T, step string, f func()) (ended <-chan struct{}) {
 	t.Helper()
 	u.step.Store(step)
@@ -236,8 +238,9 @@ func (u *userCode) runs(t *testing.T, step string, f func()) (ended <-chan struc
 	return done
 }
 
-// Whatever of the program's code panics, ends its goroutine, blocks until it is released or calls the runtime back, and in whichever
-// step: no block, byte, stream, reservation or place among those admitted is lost, others go on meanwhile, and the next job works.
+// Whatever of the program's code panics, ends its goroutine, blocks until it is released or calls
+// the runtime back, and in whichever step: no block, byte, stream, reservation or place among those
+// admitted is lost, others go on meanwhile, and the next job works.
 func TestTheProgramsCodeMayDoAnythingAtAnyStep(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // which is told of the panics

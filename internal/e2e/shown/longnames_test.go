@@ -57,7 +57,8 @@ func wordy(t *testing.T, rt *fencepost.Runtime, tag core.Tag, launch string) {
 	e2e.Succeed(t, "drain", rt.Drain(t.Context()))
 }
 
-// takesNames are the functions that take names from callers, each with its end, so that only the names could be left.
+// takesNames are the functions that take names from callers, each with its end, so that only the
+// names could be left.
 var takesNames = map[string]func(ctx context.Context, rt *fencepost.Runtime, s *cuda.Lease, name string) error{
 	"Do": func(ctx context.Context, rt *fencepost.Runtime, _ *cuda.Lease, name string) error {
 		return rt.Do(ctx, name, func(j *fencepost.Job) error {
@@ -174,7 +175,8 @@ func refused(err error) error {
 	return fmt.Errorf("it was not refused: %w", err)
 }
 
-// Every function that takes a name is given long ones, and names that are no UTF-8. None of them is kept whole.
+// Every function that takes a name is given long ones, and names that are no UTF-8. None of them is
+// kept whole.
 func TestALongNameIsNotKept(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Budget: 64 << 20, LogLevel: logging.Uses})
 	s := e2e.Lease(t, rt, "s")

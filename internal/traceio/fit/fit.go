@@ -48,26 +48,31 @@ type Report struct {
 	// Fits: Memory is at least Needs. Margin is Memory less Needs.
 	Fits   bool  `json:"fits"`
 	Margin int64 `json:"margin_bytes"`
-	// NeedsLeast to Needs is the interval in which the smallest memory lies that refuses a run nothing. A limit of Needs refuses nothing.
-	// Runs differ in the blocks that a guard chooses by chance, and in how far the device is behind. NeedsLeast is found by bisection
-	// of replays without either, to Within; on Needs none of the Plays was refused anything, nor on what is a hundredth less.
+	// A limit of Needs refuses nothing. The smallest such memory lies between NeedsLeast and Needs,
+	// because runs differ: a guard chooses blocks by chance, and the device is more or less behind.
+	//   - NeedsLeast is found by bisection, to Within, of replays without either.
+	//   - On Needs, and on a hundredth less, none of the Plays was refused anything.
+	//
 	// With the direct backend and no such guard they are the same.
 	NeedsLeast uint64 `json:"needs_least_bytes"`
 	Needs      uint64 `json:"needs_bytes"`
 	Within     uint64 `json:"needs_within_bytes"`
-	// Plays is how many ways of going the figures are of.
+	// Plays is how many ways to run the program were played.
 	Plays int `json:"plays"`
-	// Requests is how many allocations there are, Refused how many of them the play refused that refused most, FirstRefusal its
-	// first. Unplayed are those of jobs that were refused.
+	// Requests is how many allocations there are. Refused and FirstRefusal are of the play that
+	// refused most. Unplayed are allocations of jobs that were refused.
 	Requests     uint64 `json:"requests"`
 	Refused      uint64 `json:"refused"`
 	FirstRefusal string `json:"first_refusal,omitempty"`
 	Unplayed     uint64 `json:"unplayed,omitempty"`
-	// The peaks are those on Memory, or without one where there is plenty; if jobs are let in, on Needs.
-	// PeakLive is the most that is live as the program asks for it, PeakCharged the most that counts against a budget:
-	// with padding, red zones, what is pending and in quarantine. PeakReservedLeast to PeakReserved is the most that is held of the device,
-	// with what is free beside blocks; with the direct backend that is not known, and it is that of the blocks. It may be more than Needs:
-	// a pool grows before it waits, and a guard keeps what nothing else asks for. It is what the plays held, and no promise.
+	// The peaks are those on Memory; without one on plenty, or on Needs if jobs are let in.
+	//   - PeakLive: live as the program asks for it.
+	//   - PeakCharged: charged to a budget, with padding, red zones, pending and quarantine.
+	//   - PeakReservedLeast to PeakReserved: held of the device, free memory beside blocks
+	//     included. With the direct backend, which does not tell, that of the blocks.
+	//
+	// PeakReserved may exceed Needs: a pool grows before it waits, and a guard keeps what nothing
+	// else asks for. It is what the plays held, and no promise.
 	PeakLive          uint64 `json:"peak_live_bytes"`
 	PeakCharged       uint64 `json:"peak_charged_bytes"`
 	PeakReservedLeast uint64 `json:"peak_reserved_least_bytes"`
@@ -77,8 +82,9 @@ type Report struct {
 	LowerBounds bool `json:"lower_bounds"`
 	// Uncertain: the recording is a process's history and may have lost frees too, so that all of this may be less.
 	Uncertain bool `json:"uncertain"`
-	// Quarantined is how much of PeakLive may have been in quarantine: of a guard that chooses blocks by chance, the
-	// recording has a block's free where the guard let the block go. The lower ends are less by that.
+	// Quarantined is how much of PeakLive may have been in quarantine. If a guard chooses blocks by
+	// chance, the recording has a block's free where the guard let the block go. The lower ends are
+	// less by that.
 	Quarantined uint64 `json:"recorded_quarantine_bytes,omitempty"`
 	Earlier     uint64 `json:"earlier_bytes"`
 	Failed      uint64 `json:"recorded_failures"`
@@ -87,7 +93,9 @@ type Report struct {
 	course course
 }
 
-// Predict plays the trace. It takes a dozen replays, of some microseconds for a row each, and some thirty more where runs differ. Errors are those of the stack, [core.InvalidRequestError] for what no machine can be, and ctx's.
+// Predict plays the trace. It takes a dozen replays, of some microseconds a row, and some thirty more
+// where runs differ. Errors are those of the stack, [core.InvalidRequestError] for an impossible
+// machine, and ctx's. It blocks until it has played all, or ctx ends.
 func Predict(ctx context.Context, t *alloctrace.Trace, m Machine) (*Report, error) {
 	if m.Memory > 0 && m.Memory < sim.Granule || m.Memory > MostMemory {
 		return nil, invalid("--memory", fmt.Sprintf("%d bytes: say %d to %d", m.Memory, sim.Granule, uint64(MostMemory)))
@@ -118,7 +126,8 @@ type plan struct {
 	jobs    *jobs
 	// earlierBlocks were live before the recording, and the sizes of some are known.
 	earlierBlocks, earlierBytes uint64
-	// least and others are its plays. sampled says that a guard draws in some; plenty is a memory on which all fit.
+	// least and others are its plays. sampled says that a guard draws in some; plenty is a memory
+	// on which all fit.
 	least   play
 	others  []play
 	sampled bool
@@ -210,7 +219,8 @@ func (p *plan) predict(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// spread makes all plays on so much memory, of which at is the least one, and reports whether each fits.
+// spread makes all plays on so much memory, of which at is the least one, and reports whether each
+// fits.
 func (p *plan) spread(ctx context.Context, r *Report, memory uint64, at *outcome) (fits bool, err error) {
 	r.Requests, r.PeakLive, r.course = at.report.Allocations, at.peakLive, at.course
 	r.PeakReservedLeast, fits = math.MaxUint64, true
@@ -246,8 +256,8 @@ func (p *plan) enough(ctx context.Context) (*outcome, error) {
 	}
 }
 
-// needs is the smallest memory on which the least play is refused nothing, and how much smaller it may be. at, unless it is nil, is
-// what came of it on the memory that was asked about: the answer agrees with that.
+// needs is the smallest memory on which the least play is refused nothing, and how much smaller it may
+// be. at is nil, or the outcome on the memory that was asked about, with which the answer agrees.
 func (p *plan) needs(ctx context.Context, enough, at *outcome) (memory, within uint64, err error) {
 	low, high := enough.peakLive, granules(enough.holds())
 	if p.machine.Jobs > 0 {
@@ -291,8 +301,8 @@ func (p *plan) needs(ctx context.Context, enough, at *outcome) (memory, within u
 	return max(high, sim.Granule), step, nil
 }
 
-// promise is a memory, from least on, on which no play is refused anything, and on which none was that has less. Where plays are
-// random they are a sample of what may happen, so a cushion comes on top.
+// promise is the first memory, from least on, on which no play is refused anything. Random plays are a
+// sample of what may happen, so it adds a cushion.
 func (p *plan) promise(ctx context.Context, least uint64) (memory uint64, err error) {
 	if len(p.others) == 0 {
 		return least, nil
@@ -313,8 +323,9 @@ func (p *plan) promise(ctx context.Context, least uint64) (memory uint64, err er
 	}
 }
 
-// cushion is a hundredth, about what separates the best and the worst of many draws on recorded programs. It covers, too,
-// what the pool does by this machine's clock: it grows faster if it grew just before.
+// cushion is a hundredth: about the difference between the best and the worst of many draws on recorded
+// programs. It also covers what the pool does by this machine's clock: it grows faster if it grew just
+// before.
 func cushion(memory uint64) uint64 { return max(memory/100, 2*sim.Granule) }
 
 // allFit reports whether no play is refused anything.

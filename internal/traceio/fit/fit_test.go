@@ -95,9 +95,9 @@ func read(t *testing.T, log string) *alloctrace.Trace {
 	return must.Get(alloctrace.Read("log", strings.NewReader(log)))(t)
 }
 
-// What is predicted from a program's log is what the program meets under that limit. Blocks that are free behind
-// another stream's use cannot be joined with others until the device is done, and how long that takes is in no log: what is held
-// may be off by five percent and 16 MiB there.
+// What is predicted from a program's log is what the program meets under that limit. Blocks that
+// are free behind another stream's use cannot be joined with others until the device is done, and
+// how long that takes is in no log: what is held may be off by five percent and 16 MiB there.
 func TestAPredictionIsWhatTheProgramMeets(t *testing.T) {
 	rounds := 8 // a round takes some seconds beside other tests
 	if testing.Short() {

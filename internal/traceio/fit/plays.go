@@ -22,21 +22,23 @@ type play struct {
 	guard fencepost.GuardMode
 	// padded plays the sizes that the recorded device was asked for.
 	padded bool
-	// seed draws what the guard chooses, and the order in which a device that lags runs what is queued.
+	// seed draws what the guard chooses, and the order in which a device that lags runs what is
+	// queued.
 	seed uint64
-	// lags is a device that is behind: a launch uses each new block, and the device runs what is queued late. shares has
-	// that launch on another stream than the block's.
+	// lags is a device that is behind: a launch uses each new block, and the device runs what is
+	// queued late. shares has that launch on another stream than the block's.
 	lags, shares bool
 }
 
-// The most that a guard which samples may choose is a block for each mean number of bytes, as if its rate had no bound.
-// That is what a program meets that runs much faster than recorded.
+// unbounded samples a block for each mean number of bytes, as if its rate had no bound. A program that
+// runs much faster than recorded meets such a guard.
 const unbounded fencepost.GuardMode = "sample:67108864"
 
 // draws is how many plays the upper end must pass, where a play is random.
 const draws = 8
 
-// choosePlays finds the play that needs least, and those that the upper end must pass. The latter are none if every run goes like the first.
+// choosePlays finds the play that needs least, and those that the upper end must pass. There are none of
+// the latter if every run goes like the first.
 func (p *plan) choosePlays() {
 	setting, err := debugguard.ParseMode(string(p.machine.Guard)) // an unknown one is refused when it is played
 	guards := []fencepost.GuardMode{p.machine.Guard}
@@ -91,7 +93,8 @@ func (p *plan) guard() string {
 	return Recorded
 }
 
-// sampled reports whether the recording has blocks with padding and blocks without, so that its guard drew them.
+// sampled reports whether the recording has blocks with padding and blocks without, so that its
+// guard drew them.
 func sampled(rows []alloctrace.Row) bool {
 	allocates := func(padded bool) func(alloctrace.Row) bool {
 		return func(r alloctrace.Row) bool {
@@ -101,8 +104,8 @@ func sampled(rows []alloctrace.Row) bool {
 	return slices.ContainsFunc(rows, allocates(true)) && slices.ContainsFunc(rows, allocates(false))
 }
 
-// quarantined is the most that the recording's guard may have had in quarantine. Its log has a block's free
-// where the guard let the block go, not where the program freed it.
+// quarantined is the most that the recording's guard may have had in quarantine. Its log has a
+// block's free where the guard let the block go, not where the program freed it.
 func quarantined(rows []alloctrace.Row) uint64 {
 	live, _ := peak(rows, nil)
 	most := min(debugguard.DefaultQuarantineBytes, max(debugguard.MinQuarantineBytes, live/16))
@@ -113,8 +116,8 @@ func quarantined(rows []alloctrace.Row) uint64 {
 // upkeep is how often the recorded time has quarantine and pool looked at.
 const upkeep = 500 * time.Millisecond
 
-// try plays everything on a device of so much memory. Nothing goes on in the background, whose pace is
-// that of this machine. The guard's clock, by which it rations samples, is the recording's.
+// try plays everything on a device of so much memory. Nothing goes on in the background, whose pace
+// is that of this machine. The guard's clock, by which it rations samples, is the recording's.
 func (p *plan) try(ctx context.Context, memory uint64, one play) (_ *outcome, err error) {
 	o := &outcome{admitted: p.jobs.admit(memory, p.machine.Jobs)}
 	trace := &alloctrace.Trace{Name: p.trace.Name, Format: p.trace.Format, Rows: p.rows, Passed: p.trace.Passed}

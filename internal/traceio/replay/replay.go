@@ -38,7 +38,8 @@ type Config struct {
 	Speed float64
 	// Padded plays the sizes that the recorded device was asked for, where they are known.
 	Padded bool
-	// Allocated, if not nil, is told of each block and of the lease that it was allocated on. Its error ends the replay.
+	// Allocated, if not nil, is told of each block and of the lease that it was allocated on. Its
+	// error ends the replay.
 	Allocated func(on *cuda.Lease, b core.Block) error
 	// Played, if not nil, is called behind each row.
 	Played func(row *alloctrace.Row)

@@ -47,7 +47,8 @@ func (w *Worker) add(at int, job func()) bool {
 	return true
 }
 
-// run does the jobs. A job that calls the program's code may end the goroutine: then another goes on with the next.
+// run does the jobs. A job that calls the program's code may end the goroutine: then another goes
+// on with the next.
 func (w *Worker) run() {
 	for {
 		w.mu.Lock()

@@ -41,8 +41,8 @@ type bug struct {
 	// plant makes the mistake and notes its victim. The error is that of the
 	// planting itself; what the runtime answers to the mistake is noted.
 	plant func(ctx context.Context, p *Plant) error
-	// blind says why the bug was not seen, and unmapped the same of a hunt that takes freed blocks off the map, if
-	// that is another reason.
+	// blind says why the bug was not seen, and unmapped the same of a hunt that takes freed blocks
+	// off the map, if that is another reason.
 	blind, unmapped string
 }
 

@@ -62,8 +62,8 @@ func TestAJudgementSaysWhyNothingWasSeen(t *testing.T) {
 	}
 }
 
-// A driver that refuses the late access has seen it only where a hunt took the memory away; elsewhere a
-// call is refused for other reasons.
+// A driver that refuses the late access has seen it only where a hunt took the memory away;
+// elsewhere a call is refused for other reasons.
 func TestADriversRefusalCountsWhereAHuntUnmaps(t *testing.T) {
 	late := func(unmaps bool, refused error) *Planted {
 		p := planted(names.FindingUseAfterFreeWrite, true)
@@ -110,7 +110,7 @@ func TestTheWatchIsBounded(t *testing.T) {
 // seenBy says who must see each kind, by the mode of the guard; if that is
 // nobody, the report must say why.
 var seenBy = map[core.FindingKind]map[string]string{
-	names.FindingUseAfterFreeWrite: {"sample:65536": "debugguard or sim-oracle", "off": "sim-oracle", "hunt:unmap": "the driver"}, // whoever is first
+	names.FindingUseAfterFreeWrite: {"sample:65536": "debugguard or sim-oracle", "off": "sim-oracle", "hunt:unmap": "the driver"}, // the first of them tells
 	names.FindingUseAfterFreeRead:  {"sample:65536": "sim-oracle", "off": "sim-oracle"},
 	names.FindingOutOfBoundsRead:   {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"}, // by what lies there
 	names.FindingOutOfBoundsWrite:  {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"}, // by what lies there

@@ -77,7 +77,8 @@ func plantUseAfterFreeRead(ctx context.Context, p *Plant) error {
 	})
 }
 
-// unmapping reports whether a hunt takes freed blocks off the map, and notes that for the judgement.
+// unmapping reports whether a hunt takes freed blocks off the map, and notes that for the
+// judgement.
 func (p *Plant) unmapping() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,8 +86,8 @@ func (p *Plant) unmapping() bool {
 	return p.unmaps
 }
 
-// unmapped plants a victim that was used and given back, waits until the hunt has taken its memory off the map, and
-// then misuses it.
+// unmapped plants a victim that was used and given back, waits until the hunt has taken its memory
+// off the map, and then misuses it.
 func (p *Plant) unmapped(ctx context.Context, misuse func(core.Block, *cuda.Lease) error) error {
 	return p.onStream(ctx, func(on *cuda.Lease) error {
 		victim, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: p.tag(), Isolated: true}) // also where the hunt has no more room to isolate
@@ -151,7 +152,8 @@ func plantOutOfBounds(ctx context.Context, p *Plant) error {
 	return p.overrun(ctx, func(b core.Block) uint64 { return b.ID.Ptr + b.Requested })
 }
 
-// plantOutOfBoundsRead copies the 16 bytes behind a block out, in a launch that declares a read of the block.
+// plantOutOfBoundsRead copies the 16 bytes behind a block out, in a launch that declares a read of
+// the block.
 func plantOutOfBoundsRead(ctx context.Context, p *Plant) error {
 	behind := func(b core.Block) uint64 { return b.ID.Ptr + b.Requested }
 	return p.beside(ctx, core.Read, behind, func(at uint64, on *cuda.Lease) error {

@@ -94,13 +94,14 @@ type Memory struct {
 	Pending     uint64 `json:"pending"`
 	Claimed     uint64 `json:"claimed"`
 	Quarantined uint64 `json:"quarantined"`
-	// Holders are the largest holders, largest first. MoreHolders is how many more there are, and MoreBytes what
-	// they hold.
+	// Holders are the largest holders, largest first. MoreHolders is how many more there are, and
+	// MoreBytes what they hold.
 	Holders     []Holder `json:"holders"`
 	MoreHolders uint64   `json:"more_holders,omitempty"`
 	MoreBytes   uint64   `json:"more_bytes,omitempty"`
-	// WaitedMS is how long the request had waited, in milliseconds. Ahead is how many stood before it in line,
-	// AheadBytes what they asked for, AheadTag the tag of the first. Learning: the request was a guess.
+	// WaitedMS is how long the request had waited, in milliseconds. Ahead is how many stood before
+	// it in line, AheadBytes what they asked for, AheadTag the tag of the first. Learning: the
+	// request was a guess.
 	WaitedMS   int64  `json:"waited_ms,omitempty"`
 	Ahead      int    `json:"ahead,omitempty"`
 	AheadBytes uint64 `json:"ahead_bytes,omitempty"`
