@@ -116,13 +116,14 @@ func (in *inside) noneHolds() bool {
 	return len(in.surprises) == 0
 }
 
-// jobPieces is how many bytes of a share of the device stay free for each admitted job, because free
-// memory lies in pieces beside the blocks of its streams. It was measured with jobs of 2 to 30 MiB.
+// jobPieces is how many bytes of a share of the device stay free for each admitted job, because
+// free memory lies in pieces beside the blocks of its streams. It was measured with jobs of 2 to 30
+// MiB.
 const jobPieces = 4 << 20
 
-// headroom is how many bytes stay free beside an admitted job with that surprise. It is zero while no job
-// holds a reservation. Else it covers the largest surprise of one job, and, in a share of the device,
-// pieces of memory. It is a quarter of the limit at most.
+// headroom is how many bytes stay free beside an admitted job with that surprise. It is zero while
+// no job holds a reservation. Else it covers the largest surprise of one job, and, in a share of
+// the device, pieces of memory. It is a quarter of the limit at most.
 func (in *inside) headroom(surprise, limit uint64) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -235,8 +236,8 @@ func (j *Job) Settle() error {
 	return j.state.settle(j.state.ctx)
 }
 
-// settle may be called again after an error or a panic of the program's code. A claim that is not open any
-// more was released by then.
+// settle may be called again after an error or a panic of the program's code. A claim that is not
+// open any more was released by then.
 func (s *jobState) settle(ctx context.Context) error {
 	if s.claim.ID == 0 {
 		return nil
@@ -268,7 +269,8 @@ func allocate[T cuda.Element](s *jobState, n int, on core.StreamID) (*cuda.Slice
 		options.Claim = 0
 		slice, err := cuda.Alloc[T](s.ctx, s.memory, n, options)
 		if errors.Is(err, core.ErrOutOfBudget) {
-			err = fmt.Errorf("the job %q needs more than the %s that were reserved for it, and there is no room for that: %w", s.tag.OrUntagged(), size.Of(reserved), err)
+			err = fmt.Errorf("the job %q needs more than the %s that were reserved for it, and there is no room for that: %w",
+				s.tag.OrUntagged(), size.Of(reserved), err)
 		}
 		return slice, err
 	}

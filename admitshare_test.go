@@ -106,7 +106,8 @@ func TestAJobThatWasLetInIsServed(t *testing.T) {
 					seed := base + uint64(i)
 					t.Run(fmt.Sprintf("%s/%d/%d/%v", resource, share/mib, most, spread), func(t *testing.T) {
 						a := &admitted{most: most, spread: spread}
-						a.rt = e2e.OpenDirty(t, fencepost.Config{Resource: resource, Guard: fencepost.GuardOff, Streams: 64, ReservePasses: 8, Budget: share,
+						a.rt = e2e.OpenDirty(t, fencepost.Config{Resource: resource, Guard: fencepost.GuardOff, Streams: 64,
+							ReservePasses: 8, Budget: share,
 							Sim: sim.Config{Schedule: sim.Seeded(seed)}})
 						a.free = must.Get(deviceFree(a.rt))(t)
 						var workers sync.WaitGroup

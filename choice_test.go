@@ -156,7 +156,8 @@ func TestTheAdviceOnABackendOpens(t *testing.T) {
 			_, advice, _ := strings.Cut(err.Error(), "FENCEPOST_RESOURCE=")
 			advice, _, _ = strings.Cut(advice, ")")
 			cfg.Resource = fencepost.Backend(advice)
-			if errors.Is(err, libcuda.ErrNoDriver) || !errors.Is(err, errors.ErrUnsupported) || cfg.Resource == fencepost.Direct && len(device) < 2 {
+			if errors.Is(err, libcuda.ErrNoDriver) || !errors.Is(err, errors.ErrUnsupported) ||
+				cfg.Resource == fencepost.Direct && len(device) < 2 {
 				t.Errorf("%q on a device with %v: %v", backend, device, err)
 			}
 			must.Get(must.Get(fencepost.Open(t.Context(), cfg))(t).Close(t.Context()))(t)

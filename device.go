@@ -208,7 +208,8 @@ func serves(lib *libcuda.Library, cfg Config) error {
 		Pool:  "maps no memory",
 	}[cfg.Resource]
 	reason := fmt.Sprintf("device %d (%s) %s", cfg.Ordinal, d.Name, lacks)
-	return &absentError{fmt.Errorf("%s: set Resource to %q (FENCEPOST_RESOURCE=%[2]s): %w", reason, served[0], errors.ErrUnsupported), reason}
+	return &absentError{fmt.Errorf("%s: set Resource to %q (FENCEPOST_RESOURCE=%[2]s): %w", reason, served[0],
+		errors.ErrUnsupported), reason}
 }
 
 // loadError tells a machine without a driver or without a GPU from one whose

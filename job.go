@@ -121,7 +121,8 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 	case ctx == nil:
 		return refuse.Nil(op, "ctx", "pass the request's context, or context.Background()")
 	}
-	s := &jobState{owner: r, rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(names.Bound(name)), began: monotime.Now(), account: core.NewAccount()}
+	s := &jobState{owner: r, rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(names.Bound(name)),
+		began: monotime.Now(), account: core.NewAccount()}
 	s.streams, s.blocks = s.room.streams[:0], s.room.blocks[:0]
 	s.calls = launchLists{s.room.uses[:0], s.room.args[:0]}
 	s.ctx, s.span = r.jobSpans.Begin(ctx)
@@ -631,8 +632,8 @@ func also(err, more error) error {
 	return errors.Join(err, more)
 }
 
-// keep notes a block of the job. When the list has doubled, blocks that are not live any more leave it. So
-// a job that runs for hours lists the blocks that it has, and not all that it had.
+// keep notes a block of the job. When the list has doubled, blocks that are not live any more leave
+// it. So a job that runs for hours lists the blocks that it has, and not all that it had.
 func (s *jobState) keep(id core.BlockID) {
 	if len(s.blocks) >= max(2*s.lived, leastKept) {
 		s.blocks = slices.DeleteFunc(s.blocks, func(id core.BlockID) bool { return s.rt.State(id) != core.Live })
@@ -665,5 +666,6 @@ func (s *jobState) freeAll(ctx context.Context) error {
 	if held == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d blocks of the job %q could not be freed and are held until the runtime ends: %w", held, s.tag.OrUntagged(), first)
+	return fmt.Errorf("%d blocks of the job %q could not be freed and are held until the runtime ends: %w", held,
+		s.tag.OrUntagged(), first)
 }

@@ -34,7 +34,8 @@ func (r *Runtime) openKernelLog(cfg Config) {
 	log, err := kmsg.Open(kernelLogPath)
 	if err != nil {
 		r.kernelLog.state = "not readable: " + err.Error()
-		usercode.Logger(cmp.Or(cfg.Findings.Logger, slog.Default())).Warn("fencepost: the kernel's log is not readable", "error", err)
+		usercode.Logger(cmp.Or(cfg.Findings.Logger, slog.Default())).Warn("fencepost: the kernel's log is not readable",
+			"error", err)
 		return
 	}
 	r.kernelLog = kernelLog{"read", log}

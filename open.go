@@ -54,8 +54,10 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{opened: time.Now(), ended: make(chan struct{}), panicked: usercode.Panics(), tags: metrics.NewTagSeries(), timeout: cfg.CloseTimeout, hosts: cfg.Hosts, policy: cfg.GuardPolicy, findings: newCollection(cfg),
-		ring: logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses}
+	r := &Runtime{opened: time.Now(), ended: make(chan struct{}), panicked: usercode.Panics(),
+		tags: metrics.NewTagSeries(), timeout: cfg.CloseTimeout, hosts: cfg.Hosts, policy: cfg.GuardPolicy,
+		findings: newCollection(cfg),
+		ring:     logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses}
 	r.health = r.newHealthWatch(cfg)
 	r.onClose(flushSpans(cfg)) // the last step of Close: all others may make spans
 	if err := r.openIncidents(cfg); err != nil {
@@ -106,7 +108,8 @@ func (r *Runtime) findingStack() (findings.Stack, bool) {
 	if !r.built.Load() {
 		return findings.Stack{}, false
 	}
-	return findings.Stack{Base: core.Base(r.core.Resource()), Released: r.backend.Released, Guard: r.guard, Streams: r.streams, Unmaps: r.guard.Setting().Unmap || r.pool == nil, Enqueued: r.faults.enqueued}, true
+	return findings.Stack{Base: core.Base(r.core.Resource()), Released: r.backend.Released, Guard: r.guard,
+		Streams: r.streams, Unmaps: r.guard.Setting().Unmap || r.pool == nil, Enqueued: r.faults.enqueued}, true
 }
 
 // flushes are what the program brought that keeps records back, and the dump of the
@@ -231,7 +234,8 @@ func (r *Runtime) buildStack(cfg Config) error {
 		},
 		probe(cfg, telemetry.LayerLog),
 		func(up core.Resource) (core.Resource, error) {
-			if r.budget, err = budget.New(up, budget.Config{Limit: own, OnTag: r.tags.Used, OnShare: r.setShare}); err != nil { // the guard reports refusals: it may cure them
+			// the guard reports refusals: it may cure them
+			if r.budget, err = budget.New(up, budget.Config{Limit: own, OnTag: r.tags.Used, OnShare: r.setShare}); err != nil {
 				return nil, err
 			}
 			r.budget.SetBounds(bounds.available, bounds.others, bounds.by)
@@ -361,9 +365,9 @@ func (r *Runtime) openDumps(cfg Config) error {
 	return nil
 }
 
-// flushSpans has the tracer provider export its queue, in a moment of its own. A program may give Close
-// and the provider's Shutdown one context, and a job that does not end uses that up. Spans that are not
-// exported stay queued, so it returns no error.
+// flushSpans has the tracer provider export its queue, in a moment of its own. A program may give
+// Close and the provider's Shutdown one context, and a job that does not end uses that up. Spans
+// that are not exported stay queued, so it returns no error.
 func flushSpans(cfg Config) func(context.Context) error {
 	return func(ctx context.Context) error {
 		provider, ok := cfg.TracerProvider.(interface{ ForceFlush(context.Context) error })
@@ -373,7 +377,8 @@ func flushSpans(cfg Config) func(context.Context) error {
 		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline.LastMoment)
 		defer cancel()
 		_ = deadline.Within(moment, func() (err error) {
-			usercode.Call("the tracer provider", func() { err = provider.ForceFlush(context.WithoutCancel(ctx)) }) // a flush that is broken off loses its batch
+			// a flush that is broken off loses its batch
+			usercode.Call("the tracer provider", func() { err = provider.ForceFlush(context.WithoutCancel(ctx)) })
 			return err
 		})
 		return nil
@@ -419,8 +424,8 @@ func (r *Runtime) awaitClosed(ctx context.Context) (core.Leftover, error) {
 	return r.leftover, r.closeError
 }
 
-// othersClose is how much longer than [Config.CloseTimeout] a second Close without a deadline waits for
-// the first, which takes some moments beyond its timeout.
+// othersClose is how much longer than [Config.CloseTimeout] a second Close without a deadline waits
+// for the first, which takes some moments beyond its timeout.
 const othersClose = 10 * time.Second
 
 // errBrokenOff is what is said of a Close in which the program's code did not return.

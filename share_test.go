@@ -65,7 +65,8 @@ func (p *sharer) look(doing string, extra uint64) {
 		return
 	}
 	if held > max(may+extra, p.held) {
-		p.t.Fatalf("%s: %d bytes of the device are held, and %d may be; %d were before; %+v", doing, held, may, p.held, p.rt.Stats())
+		p.t.Fatalf("%s: %d bytes of the device are held, and %d may be; %d were before; %+v", doing, held, may, p.held,
+			p.rt.Stats())
 	}
 	p.held, p.most = held, max(p.most, float64(held)/float64(may))
 }
@@ -88,9 +89,10 @@ func (p *sharer) allocate(bytes uint64) {
 	p.served++
 	p.blocks = append(p.blocks, b)
 	if p.random.IntN(2) == 0 {
-		must.Do(p.t, p.rt.Launch(p.t.Context(), l.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
-			return p.rt.Driver().MemsetAsync(b.ID.Ptr, 7, min(bytes, 64), l.Handle())
-		}))
+		must.Do(p.t, p.rt.Launch(p.t.Context(), l.ID(), []core.Use{{Block: b.ID, Access: core.Write}},
+			func(context.Context) error {
+				return p.rt.Driver().MemsetAsync(b.ID.Ptr, 7, min(bytes, 64), l.Handle())
+			}))
 	}
 	p.look(fmt.Sprintf("%d bytes were allocated", bytes), 0)
 }
@@ -116,8 +118,10 @@ func (p *sharer) check(err error, req core.Request) {
 	default:
 		cause = core.ShortageFragmented
 	}
-	if e.Cause != cause || e.Used+e.Cached != e.Held || e.Behind+e.Fragmented > e.Cached || e.Largest >= e.Requested || e.Tag != req.Tag || e.Requested < req.Bytes ||
-		(e.Bound == core.BoundDevice) == (e.Err == nil) || e.Used > 0 && len(e.Holders) == 0 || strings.Contains(e.Error(), " or ") {
+	if e.Cause != cause || e.Used+e.Cached != e.Held || e.Behind+e.Fragmented > e.Cached || e.Largest >= e.Requested ||
+		e.Tag != req.Tag || e.Requested < req.Bytes ||
+		(e.Bound == core.BoundDevice) == (e.Err == nil) || e.Used > 0 && len(e.Holders) == 0 ||
+		strings.Contains(e.Error(), " or ") {
 		p.t.Fatalf("the figures show %s: %+v\n%v", cause, *e, err)
 	}
 	p.causes[e.Cause]++
@@ -267,7 +271,8 @@ func TestManyAtATimeHoldNoMoreThanTheShare(t *testing.T) {
 	const streams = 8
 	for resource, extra := range map[fencepost.Backend]uint64{fencepost.Pool: 0, fencepost.Async: streams * sim.Granule} {
 		t.Run(string(resource), func(t *testing.T) {
-			rt := e2e.OpenDirty(t, fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: fencepost.GuardHunt, Budget: 40 * mib, Streams: streams})
+			rt := e2e.OpenDirty(t, fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: fencepost.GuardHunt,
+				Budget: 40 * mib, Streams: streams})
 			before, _, err := rt.Driver().MemInfo()
 			must.Do(t, err)
 			var group sync.WaitGroup
@@ -277,7 +282,8 @@ func TestManyAtATimeHoldNoMoreThanTheShare(t *testing.T) {
 				group.Go(func() {
 					var blocks []core.Block
 					for range 400 {
-						if b, err := rt.Allocate(t.Context(), core.Request{Bytes: 1 + random.Uint64N(1<<(9+random.IntN(12))), Stream: l.ID(), Tag: "hammer"}); err == nil {
+						if b, err := rt.Allocate(t.Context(),
+							core.Request{Bytes: 1 + random.Uint64N(1<<(9+random.IntN(12))), Stream: l.ID(), Tag: "hammer"}); err == nil {
 							blocks = append(blocks, b)
 						} else if !errors.Is(err, core.ErrOutOfMemory) && !errors.Is(err, core.ErrOutOfBudget) {
 							t.Error(err)

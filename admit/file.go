@@ -141,7 +141,8 @@ func (m *Model) merge(all, file records) {
 		}
 	}
 	for len(all) > kinds {
-		delete(all, slices.MinFunc(slices.Collect(maps.Keys(all)), func(a, b kind) int { return cmp.Compare(all[a].last(), all[b].last()) }))
+		delete(all, slices.MinFunc(slices.Collect(maps.Keys(all)),
+			func(a, b kind) int { return cmp.Compare(all[a].last(), all[b].last()) }))
 	}
 	for k, r := range all {
 		if curves := m.curves.Load(); curves == nil || (*curves)[k] == nil && len(*curves) < kinds {

@@ -188,7 +188,8 @@ func TestASaverThatIsKilledLeavesAWholeFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peaks")
 	must.Do(t, known().Save(path))
 	for i := range 15 {
-		savers := []*exec.Cmd{startSaver(t, path, fmt.Sprint("x", i, "-"), 10_000), startSaver(t, path, fmt.Sprint("y", i, "-"), 10_000)}
+		savers := []*exec.Cmd{startSaver(t, path, fmt.Sprint("x", i, "-"), 10_000),
+			startSaver(t, path, fmt.Sprint("y", i, "-"), 10_000)}
 		for before := must.Get(os.Stat(path))(t); ; time.Sleep(time.Millisecond) {
 			if after := must.Get(os.Stat(path))(t); !os.SameFile(before, after) {
 				break // they save
@@ -306,7 +307,8 @@ func TestAFileOfAnotherKindStaysAsItIs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
 	for _, text := range []string{"my notes", "{}", "\x00"} {
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
-		if m, err := admit.Load(path); m != nil || err == nil || errors.Is(err, admit.ErrModelFile) || !strings.Contains(err.Error(), path) {
+		if m, err := admit.Load(path); m != nil || err == nil || errors.Is(err, admit.ErrModelFile) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%q is loaded as %v, %v", text, m, err)
 		}
 		if err := known().Save(path); err == nil {

@@ -17,7 +17,8 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`[{"job":"a","runs":[[1,2,0]]},{"job":"a","runs":[[1e300,1,1]]},{"job":"\ud800"}]`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		all, err := decode(append(fmt.Appendf(nil, "%s %d %08x\n", magic, version, crc32.Checksum(body, castagnoli)), body...))
+		all, err := decode(append(fmt.Appendf(nil, "%s %d %08x\n", magic, version, crc32.Checksum(body, castagnoli)),
+			body...))
 		if err != nil {
 			return
 		}
@@ -31,7 +32,8 @@ func FuzzLoad(f *testing.F) {
 		}
 		for k, c := range *curves {
 			for _, n := range [][2]int{{}, {1, 1}, {1 << 62, 1 << 62}} {
-				if p := m.Predict(k.job, Shape{names: k.names, numbers: n}); p.Low > p.Bytes || p.Runs == 0 || p.Runs > len(c.runs) {
+				if p := m.Predict(k.job, Shape{names: k.names, numbers: n}); p.Low > p.Bytes || p.Runs == 0 ||
+					p.Runs > len(c.runs) {
 					t.Fatalf("%v: %+v", n, p)
 				}
 			}
@@ -73,7 +75,8 @@ func FuzzSave(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, s := range all {
-			if p, q := m.Predict(s.job, s.shape), again.Predict(s.job, s.shape); p.Runs == 0 || q.Runs == 0 || q.Runs < min(p.Runs, 256) {
+			if p, q := m.Predict(s.job, s.shape), again.Predict(s.job, s.shape); p.Runs == 0 || q.Runs == 0 ||
+				q.Runs < min(p.Runs, 256) {
 				t.Fatalf("%q: %+v, and from the file %+v", s.job, p, q)
 			}
 		}

@@ -237,7 +237,8 @@ func TestAGateLearnsNothing(t *testing.T) {
 		must.Do(t, in.Observe(0))
 		in.Leave()
 	}
-	if p, none := model.Predict("lookup", admit.Shape{}), model.Predict("unobserved", admit.Shape{}); !p.Known || p.Bytes != 0 || none.Runs != 0 {
+	if p, none := model.Predict("lookup", admit.Shape{}), model.Predict("unobserved", admit.Shape{}); !p.Known ||
+		p.Bytes != 0 || none.Runs != 0 {
 		t.Errorf("%+v, and of one that was not observed %+v", p, none)
 	}
 	for range 100 { // all at once
@@ -456,7 +457,8 @@ func TestNilAndNonsenseAreRefused(t *testing.T) {
 	if _, err := new(admit.Gate).Enter(t.Context(), "a", admit.Shape{}); !errors.Is(err, core.ErrInvalidRequest) {
 		t.Error(err)
 	}
-	if _, err := taught(t, admit.Config{}).Enter(t.Context(), "x", admit.ShapeOf("rows", -5)); err == nil || !strings.Contains(err.Error(), `"x" of rows 0 needs memory, and the limit is 0 B`) {
+	if _, err := taught(t, admit.Config{}).Enter(t.Context(), "x", admit.ShapeOf("rows", -5)); err == nil ||
+		!strings.Contains(err.Error(), `"x" of rows 0 needs memory, and the limit is 0 B`) {
 		t.Error(err)
 	}
 }

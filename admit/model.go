@@ -140,7 +140,8 @@ func (m *Model) Forget(job string) {
 		m.forgot = map[string]stamp{}
 	}
 	if m.forgot[job] = last; len(m.forgot) > kinds {
-		delete(m.forgot, slices.MinFunc(slices.Collect(maps.Keys(m.forgot)), func(a, b string) int { return cmp.Compare(m.forgot[a], m.forgot[b]) }))
+		delete(m.forgot, slices.MinFunc(slices.Collect(maps.Keys(m.forgot)),
+			func(a, b string) int { return cmp.Compare(m.forgot[a], m.forgot[b]) }))
 	}
 }
 

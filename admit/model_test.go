@@ -390,7 +390,8 @@ func FuzzPredictions(f *testing.F) {
 			none = none || data[2] == 0
 			m.Observe("job", sizes(data), uint64(data[2])<<(data[3]%57))
 			for _, s := range []admit.Shape{sizes(data), sizes(data[1:]), sizes(data[2:])} {
-				if p := m.Predict("job", s); p.Low > p.Bytes || p.Bytes == 0 && !none || p.Bytes > 1<<62 || p.Runs == 0 || p.Runs > 256 {
+				if p := m.Predict("job", s); p.Low > p.Bytes || p.Bytes == 0 && !none || p.Bytes > 1<<62 || p.Runs == 0 ||
+					p.Runs > 256 {
 					t.Fatalf("%v: %+v", s, p)
 				}
 			}

@@ -127,7 +127,8 @@ func (r *Request) Normalize(op string) error {
 		return &InvalidRequestError{Op: op, Field: "Requested", Reason: fmt.Sprintf("%d is more than Bytes (%d)", r.Requested, r.Bytes)}
 	}
 	if r.Before > r.Bytes-r.Requested {
-		return &InvalidRequestError{Op: op, Field: "Before", Reason: fmt.Sprintf("%d and Requested (%d) are more than Bytes (%d)", r.Before, r.Requested, r.Bytes)}
+		return &InvalidRequestError{Op: op, Field: "Before",
+			Reason: fmt.Sprintf("%d and Requested (%d) are more than Bytes (%d)", r.Before, r.Requested, r.Bytes)}
 	}
 	if r.Align == 0 {
 		r.Align = DefaultAlign

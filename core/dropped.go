@@ -16,7 +16,8 @@ func (r *recording) dropped() {
 	if r.phase == ended || len(r.uses) == 0 {
 		return
 	}
-	text := fmt.Sprintf("launch recorder %q with %d uses on stream %v (%s) was dropped without Commit or Abort", r.name, len(r.uses), r.stream, r.mode)
+	text := fmt.Sprintf("launch recorder %q with %d uses on stream %v (%s) was dropped without Commit or Abort", r.name,
+		len(r.uses), r.stream, r.mode)
 	slog.Error("fencepost: "+text, "born", cmp.Or(r.born.Caller(), "unknown"))
 	if r.runtime == nil {
 		return

@@ -104,7 +104,8 @@ func (w Wait) String() string {
 		facts = append(facts, "the device had not come to "+size.Of(w.Pending)+" that are freed")
 	}
 	if w.Ahead != 0 {
-		facts = append(facts, fmt.Sprintf("in line behind %s for %s, the first of %q", counted(uint64(w.Ahead), "request"), size.Of(w.AheadBytes), w.First.OrUntagged()))
+		facts = append(facts, fmt.Sprintf("in line behind %s for %s, the first of %q", counted(uint64(w.Ahead), "request"),
+			size.Of(w.AheadBytes), w.First.OrUntagged()))
 	}
 	if w.Learning {
 		facts = append(facts, "what jobs of this name need is being learned")
@@ -150,13 +151,16 @@ func (e *OutOfBudgetError) Error() string {
 		return e.claimExceeded()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "out of budget: requested %s for %q, remaining %s of %s%s", size.Of(e.Requested), e.Tag.OrUntagged(), size.Of(e.Remaining), size.Of(e.Limit), e.lacks())
+	fmt.Fprintf(&b, "out of budget: requested %s for %q, remaining %s of %s%s", size.Of(e.Requested), e.Tag.OrUntagged(),
+		size.Of(e.Remaining), size.Of(e.Limit), e.lacks())
 	if w := e.Wait.String(); w != "" {
 		b.WriteString("; " + w)
 	}
-	fmt.Fprintf(&b, " (live %s, pending %s, quarantined %s, claimed %s)", size.Of(e.Live), size.Of(e.Pending), size.Of(e.Quarantined), size.Of(e.Claimed))
+	fmt.Fprintf(&b, " (live %s, pending %s, quarantined %s, claimed %s)", size.Of(e.Live), size.Of(e.Pending),
+		size.Of(e.Quarantined), size.Of(e.Claimed))
 	if e.Lent != 0 {
-		fmt.Fprintf(&b, "; %s of what is pending are lent to the streams that freed them, and count as remaining", size.Of(e.Lent))
+		fmt.Fprintf(&b, "; %s of what is pending are lent to the streams that freed them, and count as remaining",
+			size.Of(e.Lent))
 	}
 	if e.LimitedBy != "" {
 		b.WriteString("; the limit is that of " + e.LimitedBy)
@@ -199,7 +203,8 @@ func (e *OutOfBudgetError) claimExceeded() string {
 	}
 	return fmt.Sprintf("reservation exceeded: requested %s for %q, remaining %s of %s reserved%s (drawn %s)%s: "+
 		"reserve more, at least the sum of what is allocated at a time; freed memory counts until the device has passed its free",
-		size.Of(e.Requested), e.Tag.OrUntagged(), size.Of(e.Remaining), size.Of(e.Reserved), e.lacks(), size.Of(e.Reserved-min(e.Reserved, e.Remaining)), wait)
+		size.Of(e.Requested), e.Tag.OrUntagged(), size.Of(e.Remaining), size.Of(e.Reserved), e.lacks(),
+		size.Of(e.Reserved-min(e.Reserved, e.Remaining)), wait)
 }
 
 // Is matches [ErrClaimExceeded] if a reservation refused, and [ErrOutOfBudget]

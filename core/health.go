@@ -74,12 +74,14 @@ func (r *Runtime) lose(op string, err error) {
 // others hold. A refusal within the budget's share of the device is none: it is as ordinary as one
 // by the budget.
 func (r *Runtime) reportOutOfMemory(req Request, err error) {
-	if short, ok := errors.AsType[*OutOfMemoryError](err); ok && short.Bound == BoundBudget || !errors.Is(err, ErrOutOfMemory) {
+	if short, ok := errors.AsType[*OutOfMemoryError](err); ok && short.Bound == BoundBudget ||
+		!errors.Is(err, ErrOutOfMemory) {
 		return
 	}
 	r.report(Finding{Kind: names.FindingOutOfMemory, Err: err,
 		Victim: Block{Requested: cmp.Or(req.Requested, req.Bytes), Bytes: req.Bytes, Tag: req.Tag.OrUntagged()},
-		Text:   fmt.Sprintf("no memory for %s tagged %q that the budget admitted: %v", size.Of(req.Bytes), req.Tag.OrUntagged(), err)})
+		Text: fmt.Sprintf("no memory for %s tagged %q that the budget admitted: %v", size.Of(req.Bytes),
+			req.Tag.OrUntagged(), err)})
 }
 
 // inFlight lists what was in flight, for the report of a device that was lost with a
@@ -124,7 +126,8 @@ type HealthSign struct {
 	//	findings           a memory bug was found
 	//	ledger_drift       the books and the pool do not agree, or a counter went below zero
 	//	refusal_storm      many requests are refused that the budget could grant if others held less
-	//	memory_limit       nothing is left of a limit that others set, such as a control group, or more is held than the budget
+	//	memory_limit       nothing is left of a limit that others set, such as a control group, or the
+	//	                   runtime holds more of the device than the budget
 	//	streams_exhausted  every stream is leased and callers wait
 	//	guard_gaps         the guard left out checks that it should have made
 	//	telemetry_loss     log records, incidents or spans were lost

@@ -33,8 +33,8 @@ const (
 )
 
 // OutOfMemoryError is the refusal of a request that the budget admitted, if there is one, and for
-// which a pool has no memory. It matches [ErrOutOfMemory]. All sizes are in bytes, of one look after
-// the request failed.
+// which a pool has no memory. It matches [ErrOutOfMemory]. All sizes are in bytes, of one look
+// after the request failed.
 type OutOfMemoryError struct {
 	// Requested is what was asked of the pool, guard padding included.
 	Requested uint64
@@ -68,7 +68,8 @@ func (e *OutOfMemoryError) Error() string {
 	free := e.May - min(e.May, e.Used)
 	switch e.Cause {
 	case ShortageBehind:
-		fmt.Fprintf(&b, "%s are free, but %s of that behind work that the device has not done", size.Of(free), size.Of(e.Behind))
+		fmt.Fprintf(&b, "%s are free, but %s of that behind work that the device has not done", size.Of(free),
+			size.Of(e.Behind))
 	case ShortageFragmented:
 		fmt.Fprintf(&b, "%s are free, but in pieces", size.Of(free))
 		if e.Largest > 0 {
@@ -77,7 +78,8 @@ func (e *OutOfMemoryError) Error() string {
 	default:
 		fmt.Fprintf(&b, "%s are free", size.Of(free))
 	}
-	fmt.Fprintf(&b, " (held %s of %s that the %s allows; in use %s, behind work %s, fragmented %s)", size.Of(e.Held), size.Of(e.May), e.Bound,
+	fmt.Fprintf(&b, " (held %s of %s that the %s allows; in use %s, behind work %s, fragmented %s)", size.Of(e.Held),
+		size.Of(e.May), e.Bound,
 		size.Of(e.Used), size.Of(e.Behind), size.Of(e.Fragmented))
 	b.WriteString(holdersText(e.Holders, e.MoreHolders, e.MoreBytes))
 	if e.Err != nil {

@@ -57,7 +57,8 @@ func TestTheModeOfARecorderSaysWhatItDoesWithUntrackedMemory(t *testing.T) {
 	}
 	mustBe(t, "the mode of a strict recorder", core.NewStrictRecorder(1).Mode(), core.Strict)
 	mustBe(t, "the mode of a permissive recorder", core.NewPermissiveRecorder(1).Mode(), core.Permissive)
-	for mode, want := range map[core.RecorderMode]string{core.Strict: "strict", core.Permissive: "permissive", 0: "mode(0)"} {
+	for mode, want := range map[core.RecorderMode]string{core.Strict: "strict", core.Permissive: "permissive",
+		0: "mode(0)"} {
 		mustBe(t, "the name", mode.String(), want)
 	}
 }

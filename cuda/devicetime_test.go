@@ -384,7 +384,8 @@ func TestALaunchThatMeetsACaptureIsNotTimed(t *testing.T) {
 // A sink that panics, ends its goroutine, or blocks loses no other launch, and keeps no other reap.
 func TestASinkThatDoesNotReturnLosesNoOtherLaunch(t *testing.T) {
 	released := make(chan struct{})
-	for name, misbehaves := range map[string]func(){"panics": func() { panic("the sink's bug") }, "exits": runtime.Goexit, "blocks": func() { <-released }} {
+	for name, misbehaves := range map[string]func(){"panics": func() { panic("the sink's bug") }, "exits": runtime.Goexit,
+		"blocks": func() { <-released }} {
 		t.Run(name, func(t *testing.T) {
 			b := newTimedBench(t, 1)
 			s := b.lease()
@@ -664,7 +665,8 @@ func TestNotTooManyLaunchesAreTimedAtOnce(t *testing.T) {
 // Whichever two calls that device times need fail one after the other: when the driver works again
 // each launch was told of or counted as lost.
 func TestNoLaunchIsForgottenAfterAnyTwoFaults(t *testing.T) {
-	methods := []drivertest.Method{drivertest.StreamCreate, drivertest.TimingEventCreate, drivertest.EventRecord, drivertest.EventQuery,
+	methods := []drivertest.Method{drivertest.StreamCreate, drivertest.TimingEventCreate, drivertest.EventRecord,
+		drivertest.EventQuery,
 		drivertest.EventElapsed, drivertest.EventDestroy}
 	for _, one := range methods {
 		for _, other := range methods {

@@ -211,8 +211,8 @@ type tries struct {
 // mostTries is how often a request is tried alone within the share.
 const mostTries = 4
 
-// next lets the next request be tried alone, after an error of the last. After mostTries it may exceed
-// the share by pieces, and is refused if pieces is zero.
+// next lets the next request be tried alone, after an error of the last. After mostTries it may
+// exceed the share by pieces, and is refused if pieces is zero.
 func (t *tries) next(err error, pieces uint64) bool {
 	if !errors.Is(err, errBeyond) {
 		t.failed = 0
@@ -265,15 +265,16 @@ func (p *driverPool) tolerate(now *poolReading) {
 // learnStep takes larger steps for possible if the pool has grown by more than was thought.
 func (p *driverPool) learnStep(now *poolReading) {
 	known, step := p.known.Load(), p.step.Load()
-	if known != nil && p.share.set.Load() != 0 && now.Reserved > known.Reserved+p.asked.Load()-known.answered && step < mostPoolStep {
+	if known != nil && p.share.set.Load() != 0 && now.Reserved > known.Reserved+p.asked.Load()-known.answered &&
+		step < mostPoolStep {
 		p.step.CompareAndSwap(step, 2*step)
 	}
 }
 
 func (p *driverPool) trim(keep uint64) error { return p.drv.PoolTrim(p.pool, keep) }
 
-// tick gives back free memory while the pool holds more than a share that was lowered. For the rest the
-// driver has a release threshold.
+// tick gives back free memory while the pool holds more than a share that was lowered. For the rest
+// the driver has a release threshold.
 func (p *driverPool) tick(now time.Time) error {
 	most := p.share.forPool()
 	if most == noBound || p.known.Load() != nil && p.held() <= most || !p.growing.TryLock() {

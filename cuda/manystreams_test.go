@@ -18,7 +18,8 @@ func TestTenThousandLeasesHaveABlockEach(t *testing.T) {
 	}
 	for name, pool := range map[string]*cuda.PoolConfig{"async": nil, "pool": {ReapInterval: -1}} {
 		t.Run(name, func(t *testing.T) {
-			s := teststack.Open(t, teststack.Config{Sim: sim.Config{Bytes: 64 << 30}, Pool: pool, Async: cuda.AsyncConfig{ReapInterval: -1}, Streams: leases})
+			s := teststack.Open(t, teststack.Config{Sim: sim.Config{Bytes: 64 << 30}, Pool: pool,
+				Async: cuda.AsyncConfig{ReapInterval: -1}, Streams: leases})
 			all := make([]*cuda.Lease, leases)
 			blocks := make([]core.Block, leases)
 			for i := range all {
@@ -29,7 +30,8 @@ func TestTenThousandLeasesHaveABlockEach(t *testing.T) {
 				must(t, err)
 				blocks[i] = b
 			}
-			if st := s.Runtime.Stats(); st.Live.Bytes != uint64(leases)*4096 || st.PeakBytes < st.Live.Bytes || st.PeakBytes > st.Live.Bytes+st.Live.Bytes/64 {
+			if st := s.Runtime.Stats(); st.Live.Bytes != uint64(leases)*4096 || st.PeakBytes < st.Live.Bytes ||
+				st.PeakBytes > st.Live.Bytes+st.Live.Bytes/64 {
 				t.Errorf("%d bytes are live, and the peak is %d", st.Live.Bytes, st.PeakBytes)
 			}
 			for _, b := range blocks {

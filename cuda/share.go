@@ -96,7 +96,8 @@ func (r *tracker) mayIsolate() error {
 		return nil
 	}
 	if held := r.memory.held() + r.mapper.Mapped(); held > bound {
-		return fmt.Errorf("%w for an isolated block: %w: %s would be held, and %s may be", core.ErrOutOfMemory, errShare, size.Of(held), size.Of(bound))
+		return fmt.Errorf("%w for an isolated block: %w: %s would be held, and %s may be", core.ErrOutOfMemory, errShare,
+			size.Of(held), size.Of(bound))
 	}
 	return nil
 }

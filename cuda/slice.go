@@ -265,7 +265,8 @@ func (m *MemoryManager) charge(bytes uint64, tag core.Tag) error {
 	for {
 		used := m.used.Load()
 		if bytes > limit-used {
-			return refuse.Budget(&core.OutOfBudgetError{Requested: bytes, Remaining: limit - used, Limit: m.limit, Live: used, Tag: tag})
+			return refuse.Budget(&core.OutOfBudgetError{Requested: bytes, Remaining: limit - used, Limit: m.limit, Live: used,
+				Tag: tag})
 		}
 		if m.used.CompareAndSwap(used, used+bytes) {
 			return nil

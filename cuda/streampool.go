@@ -115,8 +115,10 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 	if cfg.Max == 0 {
 		cfg.Max = DefaultMaxStreams
 	}
-	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder, cfg.RememberReleased), max: int32(cfg.Max), onSticky: cfg.OnSticky, beginStep: cfg.BeginStep, deviceWork: cfg.DeviceWork, timeOneIn: uint32(min(max(cfg.TimeOneIn, 0), math.MaxUint32)),
-		leased: map[core.StreamID]*Lease{}, adoptedHandles: map[driver.Stream]bool{}}
+	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder, cfg.RememberReleased), max: int32(cfg.Max),
+		onSticky: cfg.OnSticky, beginStep: cfg.BeginStep, deviceWork: cfg.DeviceWork,
+		timeOneIn: uint32(min(max(cfg.TimeOneIn, 0), math.MaxUint32)),
+		leased:    map[core.StreamID]*Lease{}, adoptedHandles: map[driver.Stream]bool{}}
 	p.open, p.shut = context.WithCancel(context.Background())
 	pool, err := puddle.NewPool(&puddle.Config[*stream]{
 		Constructor: p.construct,

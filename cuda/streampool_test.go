@@ -87,7 +87,8 @@ func TestFullPoolSaysWhoHoldsTheStreams(t *testing.T) {
 	time.Sleep(2 * time.Millisecond)
 	b.Lease(t, "query")
 	_, err := b.Streams.Acquire(canceledWhen(t, func() bool { return b.Streams.Stats().Waiting == 1 }), "late")
-	if !errors.Is(err, cuda.ErrNoStream) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), `"nightly-index"`) {
+	if !errors.Is(err, cuda.ErrNoStream) || !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), `"nightly-index"`) {
 		t.Errorf("Acquire: %v", err)
 	}
 	_, err = b.Streams.TryAcquire(ctx, "late")

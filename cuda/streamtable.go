@@ -52,7 +52,8 @@ type streamTable struct {
 
 // newStreamTable returns a table that holds the legacy default stream.
 func newStreamTable(drv driver.Driver, deviceOrder, remembers bool) *streamTable {
-	t := &streamTable{drv: drv, ordinal: drv.Ordinal(), deviceOrder: deviceOrder, remembers: remembers, order: fence.NewOrder(drv, deviceOrder)}
+	t := &streamTable{drv: drv, ordinal: drv.Ordinal(), deviceOrder: deviceOrder, remembers: remembers,
+		order: fence.NewOrder(drv, deviceOrder)}
 	t.records.Records = path.NewRecords(recordBook{t})
 	t.leases.Store(newLeases(1))
 	t.all.Store(&[]*stream{})

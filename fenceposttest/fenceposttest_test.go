@@ -101,23 +101,28 @@ func TestEachThingThatIsWrongFailsTheTest(t *testing.T) {
 		do   func(*fencepost.Runtime) error
 		want []string
 	}{
-		"a write past the end": {func(rt *fencepost.Runtime) error { return add(rt, 65) }, []string{"found: " + names.FindingOutOfBoundsWrite, `"add"`, "fenceposttest_test.go:"}},
-		"a leak":               {func(rt *fencepost.Runtime) error { return e2e.ErrorOf(allocate(rt, 64)) }, []string{"left over: 64 bytes", "forgotten", "fenceposttest_test.go:"}},
+		"a write past the end": {func(rt *fencepost.Runtime) error { return add(rt, 65) },
+			[]string{"found: " + names.FindingOutOfBoundsWrite, `"add"`, "fenceposttest_test.go:"}},
+		"a leak": {func(rt *fencepost.Runtime) error { return e2e.ErrorOf(allocate(rt, 64)) },
+			[]string{"left over: 64 bytes", "forgotten", "fenceposttest_test.go:"}},
 		"a launch that never ends": {func(rt *fencepost.Runtime) error {
 			b, err := allocate(rt, 64)
-			_, prepared := rt.Core().PrepareUse(context.Background(), core.UseRequest{Uses: []core.Use{{Block: b.ID, Access: core.Read}}})
+			_, prepared := rt.Core().PrepareUse(context.Background(),
+				core.UseRequest{Uses: []core.Use{{Block: b.ID, Access: core.Read}}})
 			return errors.Join(err, prepared)
 		}, []string{"1 uses never ended"}},
 		"a lease that stays out": {func(rt *fencepost.Runtime) error {
 			return e2e.ErrorOf(rt.Streams().Acquire(context.Background(), "keeper"))
 		}, []string{"closing the runtime: ", "still leased", "keeper"}},
-		"a refusal": {func(rt *fencepost.Runtime) error { return refused(allocate(rt, 64<<20)) }, []string{"found: " + names.FindingOutOfMemory}},
+		"a refusal": {func(rt *fencepost.Runtime) error { return refused(allocate(rt, 64<<20)) },
+			[]string{"found: " + names.FindingOutOfMemory}},
 		"findings that are not kept": {func(rt *fencepost.Runtime) error {
 			return errors.Join(add(rt, 65), refused(allocate(rt, 64<<20)))
 		}, []string{"found 1 times: " + names.FindingOutOfBoundsWrite, "found: " + names.FindingOutOfMemory}},
 	} {
 		ran := run(func(in testing.TB) {
-			cfg := fencepost.Config{Pool: small, CloseTimeout: 100 * time.Millisecond, Findings: telemetry.FindingsConfig{Keep: 1}}
+			cfg := fencepost.Config{Pool: small, CloseTimeout: 100 * time.Millisecond,
+				Findings: telemetry.FindingsConfig{Keep: 1}}
 			must.Do(t, c.do(fenceposttest.Open(in, cfg)))
 		})
 		told := strings.Join(ran.errors, "\n")
@@ -165,7 +170,8 @@ func TestWhatAConfigSaysStays(t *testing.T) {
 			t.Errorf("the guard is %q, the driver %v", got, rt.Driver())
 		}
 	})
-	if ran := run(func(in testing.TB) { fenceposttest.Open(in, fencepost.Config{Device: "abacus"}) }); len(ran.fatal) != 1 || !strings.Contains(ran.fatal[0], "abacus") {
+	ran := run(func(in testing.TB) { fenceposttest.Open(in, fencepost.Config{Device: "abacus"}) })
+	if len(ran.fatal) != 1 || !strings.Contains(ran.fatal[0], "abacus") {
 		t.Errorf("a device that is none: %q", ran.fatal)
 	}
 }

@@ -159,7 +159,8 @@ func TestGoldenFailures(t *testing.T) {
 func TestTextAttributesAreValid(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	must.Get(r.Allocate(r.request(t), core.Request{Bytes: 64, Tag: "a\xffb"}))(t)
-	if got := attributeOf(r.recorder.Ended()[0], telemetry.AttrTag).AsString(); got != names.Bound("a\xffb") || !utf8.ValidString(got) {
+	if got := attributeOf(r.recorder.Ended()[0], telemetry.AttrTag).AsString(); got != names.Bound("a\xffb") ||
+		!utf8.ValidString(got) {
 		t.Errorf("the tag is %q", got)
 	}
 }

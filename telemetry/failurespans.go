@@ -103,7 +103,8 @@ func appendWait(attrs []attribute.KeyValue, w core.Wait) []attribute.KeyValue {
 		attrs = append(attrs, AttrWaited.Int64(int64(w.For)))
 	}
 	if w.Ahead != 0 {
-		attrs = append(attrs, AttrAhead.Int(w.Ahead), number(AttrAheadBytes, w.AheadBytes), text(AttrAheadTag, string(w.First.OrUntagged())))
+		attrs = append(attrs, AttrAhead.Int(w.Ahead), number(AttrAheadBytes, w.AheadBytes),
+			text(AttrAheadTag, string(w.First.OrUntagged())))
 	}
 	if w.Learning {
 		attrs = append(attrs, AttrLearning.Bool(true))

@@ -19,7 +19,8 @@ const tracerCode = "a span processor, a sampler or the tracer provider"
 
 // Start returns a span that does not record if the program's code panics. The context has the
 // program's own span.
-func (t guardedTracer) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (inside context.Context, span trace.Span) {
+func (t guardedTracer) Start(ctx context.Context, name string,
+	options ...trace.SpanStartOption) (inside context.Context, span trace.Span) {
 	inside, span = ctx, noop.Span{}
 	usercode.Call(tracerCode, func() {
 		inside, span = t.Tracer.Start(ctx, name, options...) //nolint:fatcontext // it is called once

@@ -177,7 +177,8 @@ func printDemo(c *console, r *demo.Report) {
 		}
 	}
 	c.printf("\n  memory        peak %s requested, %s with guard, %s reserved; %s at the end; budget %s\n",
-		size.Of(r.Bytes.PeakRequested), size.Of(r.Bytes.Peak), size.Of(r.Bytes.PeakReserved), size.Of(r.Bytes.End), size.Of(r.Bytes.Budget))
+		size.Of(r.Bytes.PeakRequested), size.Of(r.Bytes.Peak), size.Of(r.Bytes.PeakReserved), size.Of(r.Bytes.End),
+		size.Of(r.Bytes.Budget))
 	c.printf("  launches      %d, of which %d (%.0f%%) use a block that another stream wrote last\n",
 		r.Launches, r.CrossStreamLaunches, percent(r.CrossStreamLaunches, r.Launches))
 	c.printf("  waits         %d queued, %d not needed\n", r.WaitsQueued, r.WaitsElided)

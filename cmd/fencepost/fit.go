@@ -169,7 +169,9 @@ func runFit(ctx context.Context, c *console, f fitFlags, from string) (int, erro
 	c.jsonOnly = f.json
 	started, doing := time.Now(), new(atomic.Value)
 	doing.Store("reading " + from)
-	stop := startBrief(c, func() string { return fmt.Sprintf("fit: %s, %v", doing.Load(), time.Since(started).Round(time.Second)) })
+	stop := startBrief(c, func() string {
+		return fmt.Sprintf("fit: %s, %v", doing.Load(), time.Since(started).Round(time.Second))
+	})
 	defer func() { stop() }()
 	trace, err := f.read(ctx, from, limits)
 	if err != nil {
@@ -273,9 +275,12 @@ func printFit(c *console, r *fit.Report) {
 	if r.Unplayed > 0 {
 		c.printf("              %d more are of jobs that were refused\n", r.Unplayed)
 	}
-	c.printf("  live        peak %d bytes (%s), as the program asks for it%s\n", r.PeakLive, fit.Size(r.PeakLive), orNone(r.Quarantined, ", of which the recording's guard may have had up to %s in quarantine"))
-	c.printf("  charged     peak %d bytes (%s), with padding, pending and quarantined\n", r.PeakCharged, fit.Size(r.PeakCharged))
-	c.printf("  held        peak %s of the device%s, with what is free beside blocks\n", between(r.PeakReservedLeast, r.PeakReserved), heldOn(r))
+	c.printf("  live        peak %d bytes (%s), as the program asks for it%s\n", r.PeakLive, fit.Size(r.PeakLive),
+		orNone(r.Quarantined, ", of which the recording's guard may have had up to %s in quarantine"))
+	c.printf("  charged     peak %d bytes (%s), with padding, pending and quarantined\n", r.PeakCharged,
+		fit.Size(r.PeakCharged))
+	c.printf("  held        peak %s of the device%s, with what is free beside blocks\n",
+		between(r.PeakReservedLeast, r.PeakReserved), heldOn(r))
 	if r.Needs == r.NeedsLeast {
 		c.printf("  needs       %d bytes (%s): the smallest memory on which nothing is refused, within %s; found by replays\n", r.Needs, fit.Size(r.Needs), size.Of(r.Within))
 	} else {
@@ -339,5 +344,6 @@ func guardLine(r *fit.Report) string {
 func printJobs(c *console, j *fit.Jobs) {
 	c.printf("  jobs        %d behind an admission by their peaks, at most %d at once, of %s with %s set aside for what is no job's\n", j.Count, j.Most, size.Of(j.Reserved+j.Others), size.Of(j.Others))
 	c.printf("              %d would be refused, %d would wait: p50 %v, p99 %v, most %v\n", j.Refused, j.Waited, j.WaitP50, j.WaitP99, j.WaitMax)
-	c.printf("              none is refused from %s on, none waits for memory from %s on\n", size.Of(j.NeedsForAny), size.Of(j.NeedsForAll))
+	c.printf("              none is refused from %s on, none waits for memory from %s on\n", size.Of(j.NeedsForAny),
+		size.Of(j.NeedsForAll))
 }

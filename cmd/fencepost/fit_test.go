@@ -42,7 +42,8 @@ func TestARunningProcessIsAskedWhatItNeeds(t *testing.T) {
 		{[]string{"--resident=0"}, exitClean, 50 * mib, "needs about 50.0 MiB"},
 	} {
 		text, code := captured(t, append([]string{"fit", server.URL, "--json"}, c.args...)...)
-		if code != c.code || !strings.Contains(text, c.want) || strings.Count(text, "more may be needed") != 1 || !strings.Contains(text, fmt.Sprintf(`"peak_live_bytes":%d,`, c.peak)) {
+		if code != c.code || !strings.Contains(text, c.want) || strings.Count(text, "more may be needed") != 1 ||
+			!strings.Contains(text, fmt.Sprintf(`"peak_live_bytes":%d,`, c.peak)) {
 			t.Errorf("%v: exit code %d, want %d, %q and a peak of %d:\n%s", c.args, code, c.code, c.want, c.peak, text)
 		}
 	}

@@ -148,8 +148,10 @@ func printReplay(c *console, r *replay.Report) {
 	c.printf("%s (%s) through %s\n", r.File, r.Format, r.Resource)
 	c.printf("  events         %d: %d allocations, %d frees, %d recorded failures, %d without memory, in %.2fs, %.2fs of that after the last row\n",
 		r.Events, r.Allocations, r.Frees, r.RecordedFailures, r.Empty, r.Seconds, r.DrainSeconds)
-	c.printf("  requested      peak live %d bytes (%s), end live %d bytes in %d blocks\n", r.PeakLive, size.Of(r.PeakLive), r.EndLive, r.LeftLiveBlocks)
-	c.printf("  device         peak reserved %d bytes (%s); %s\n", r.PeakReserved, size.Of(r.PeakReserved), agreement(r.Drift))
+	c.printf("  requested      peak live %d bytes (%s), end live %d bytes in %d blocks\n", r.PeakLive,
+		size.Of(r.PeakLive), r.EndLive, r.LeftLiveBlocks)
+	c.printf("  device         peak reserved %d bytes (%s); %s\n", r.PeakReserved, size.Of(r.PeakReserved),
+		agreement(r.Drift))
 	for _, op := range slices.Sorted(maps.Keys(r.Latency)) {
 		l := r.Latency[op]
 		c.printf("  %-14s %d: p50 %v, p90 %v, p99 %v, max %v\n", op, l.Count,

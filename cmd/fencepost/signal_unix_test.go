@@ -21,7 +21,8 @@ func TestASignalIsTheCauseOfTheEnd(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Fatalf("%v ended nothing", signal)
 		}
-		if s, ok := errors.AsType[signalled](context.Cause(ctx)); !ok || s.Signal != signal || exitStopped(ctx) != 128+int(signal) {
+		if s, ok := errors.AsType[signalled](context.Cause(ctx)); !ok || s.Signal != signal ||
+			exitStopped(ctx) != 128+int(signal) {
 			t.Errorf("%v: %v, exit code %d", signal, context.Cause(ctx), exitStopped(ctx))
 		}
 		stop()

@@ -41,7 +41,8 @@ func TestAMisspelledCommandIsCorrected(t *testing.T) {
 	for _, cmd := range rootCommand(newConsole(os.Stdout, os.Stderr), &code).Commands() {
 		slip := cmd.Name()[:len(cmd.Name())-1] + "z"
 		stdout, stderr, code := apart(t.Context(), t, slip)
-		if code != exitBadInput || stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, `\`) || !strings.Contains(stderr, "did you mean "+cmd.Name()) {
+		if code != exitBadInput || stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, `\`) ||
+			!strings.Contains(stderr, "did you mean "+cmd.Name()) {
 			t.Errorf("%s: exit code %d\n%s%s", slip, code, stdout, stderr)
 		}
 	}
@@ -73,9 +74,11 @@ func TestAWrongNumberOfArgumentsIsAnsweredWithTheRightOnes(t *testing.T) {
 // A file that is not there is named, in the same words by every command.
 func TestAFileThatIsNotThereIsNamed(t *testing.T) {
 	for _, command := range []string{"replay", "fit", "why", "history", "incident"} {
-		for path, want := range map[string]string{"/no/such/file": "/no/such/file: no such file or directory\n", t.TempDir(): "director|folder"} {
+		for path, want := range map[string]string{"/no/such/file": "/no/such/file: no such file or directory\n",
+			t.TempDir(): "director|folder"} {
 			_, stderr, code := apart(t.Context(), t, command, path)
-			if code != exitBadInput || !strings.Contains(stderr, path) || !regexp.MustCompile(want).MatchString(stderr) || strings.Contains(stderr, ":0:") {
+			if code != exitBadInput || !strings.Contains(stderr, path) || !regexp.MustCompile(want).MatchString(stderr) ||
+				strings.Contains(stderr, ":0:") {
 				t.Errorf("%s %s: exit code %d\n%s", command, path, code, stderr)
 			}
 		}
@@ -127,13 +130,15 @@ func TestACommandThatASignalStopsHasNoAnswer(t *testing.T) {
 	must.Do(t, os.WriteFile(log, []byte(`{"op":"allocate","mono_ns":1,"stream":1,"generation":1,"tag":"a","requested":8,"bytes":8}`+"\n"), 0o600))
 	for signal, want := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		for _, args := range [][]string{
-			{"fit", tables}, {"fit", "--json", tables}, {"fit", "http://127.0.0.1:1"}, {"replay", "--device=sim", "--speed=1", tables, tables}, {"history", log}, {"why", log},
+			{"fit", tables}, {"fit", "--json", tables}, {"fit", "http://127.0.0.1:1"}, {"replay", "--device=sim", "--speed=1",
+				tables, tables}, {"history", log}, {"why", log},
 			{"why", "http://127.0.0.1:1"}, {"doctor", "--device=sim"}, {"guard", "hunt"},
 		} {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cancel(signalled{signal})
 			_, stderr, code := apart(ctx, t, args...)
-			if code != want || !strings.Contains(stderr, "stopped by a signal: "+signal.String()) || strings.Contains(stderr, "context canceled") {
+			if code != want || !strings.Contains(stderr, "stopped by a signal: "+signal.String()) ||
+				strings.Contains(stderr, "context canceled") {
 				t.Errorf("%q stopped by %v: exit code %d\n%s", args, signal, code, stderr)
 			}
 		}
@@ -148,7 +153,8 @@ func TestFitShowsOnATerminalWhatItDoes(t *testing.T) {
 		errs := must.Get(os.Create(filepath.Join(t.TempDir(), "errs")))(t)
 		c := newConsole(out, errs)
 		c.forEyes = func(f *os.File) bool { return eyes && f == errs }
-		code := must.Get(runFit(t.Context(), c, fitFlags{ordinal: -1, bounds: limitFlags{rows: 1 << 20, bytes: "1GiB"}}, tables))(t)
+		code := must.Get(runFit(t.Context(), c, fitFlags{ordinal: -1, bounds: limitFlags{rows: 1 << 20, bytes: "1GiB"}},
+			tables))(t)
 		stdout, stderr := must.Get(os.ReadFile(out.Name()))(t), must.Get(os.ReadFile(errs.Name()))(t)
 		shown := bytes.Contains(stderr, []byte("fit: reading "+tables)) && bytes.HasSuffix(stderr, []byte("\r\x1b[K"))
 		if code != exitClean || shown != eyes || !eyes && len(stderr) > 0 || !bytes.HasPrefix(stdout, []byte("needs ")) {

@@ -10,9 +10,9 @@ import (
 // Untagged is the tag of an allocation that named none, a value of core.Tag.
 const Untagged = "untagged"
 
-// Max is how many bytes of a name the runtime keeps: of a tag, a job, a launch and everything else that a
-// caller names. Names reach every log record, span and metric, so a longer one would make them
-// unreadable.
+// Max is how many bytes of a name the runtime keeps: of a tag, a job, a launch and everything else
+// that a caller names. Names reach every log record, span and metric, so a longer one would make
+// them unreadable.
 const Max = 256
 
 // Bound returns a name as the runtime keeps and shows it: at most [Max] bytes of UTF-8.

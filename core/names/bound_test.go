@@ -46,7 +46,8 @@ func TestALongNameIsCutAtARuneAndMarked(t *testing.T) {
 
 func TestNamesThatAreNoUTF8AreMadeValidAndStayApart(t *testing.T) {
 	seen := map[string]string{}
-	for _, name := range []string{"\xff", "\xfe", "\xff\xfe", "tenant-\xe9", "tenant-\xe8", "tenant-\uFFFD", "模型"[:4], strings.Repeat("x", names.Max-1) + "\xff",
+	for _, name := range []string{"\xff", "\xfe", "\xff\xfe", "tenant-\xe9", "tenant-\xe8", "tenant-\uFFFD", "模型"[:4],
+		strings.Repeat("x", names.Max-1) + "\xff",
 		strings.Repeat("\xff", names.Max), "\xff" + strings.Repeat("語", 80)} {
 		got := names.Bound(name)
 		if !utf8.ValidString(got) || len(got) > names.Max || names.Bound(got) != got || seen[got] != "" {
@@ -70,7 +71,8 @@ func FuzzANameIsBoundedOnceAndForAll(f *testing.F) {
 	f.Fuzz(func(t *testing.T, part string, times int) {
 		name := strings.Repeat(part, min(max(times, 0), 1000))
 		got := names.Bound(name)
-		if len(got) > names.Max || names.Bound(got) != got || !utf8.ValidString(got) || (got == name) != (len(name) <= names.Max && utf8.ValidString(name)) {
+		if len(got) > names.Max || names.Bound(got) != got || !utf8.ValidString(got) ||
+			(got == name) != (len(name) <= names.Max && utf8.ValidString(name)) {
 			t.Errorf("%q of %d bytes became %q", name, len(name), got)
 		}
 	})

@@ -121,7 +121,8 @@ func (b *block) hasOwner() bool { return b.low() < b.high() }
 
 // party describes one side of a finding.
 func (a access) party(kind core.Access) Party {
-	return Party{Op: a.op, Stream: a.stream, Number: a.seq, Guard: a.own, Work: a.work, Declared: a.declared, Access: kind, Ptr: a.low, Bytes: a.high - a.low}
+	return Party{Op: a.op, Stream: a.stream, Number: a.seq, Guard: a.own, Work: a.work, Declared: a.declared,
+		Access: kind, Ptr: a.low, Bytes: a.high - a.low}
 }
 
 // history remembers freed blocks: the newest, so that a touch of memory that no
@@ -160,7 +161,8 @@ func anyBlock(*block) bool { return true }
 // joins reports whether b and another are one memory to who uses it: a range of
 // a program may lie across the mappings of one reservation.
 func (b *block) joins(other *block) bool {
-	return b == other || b != nil && other != nil && b.in != nil && b.in == other.in && !b.told.Load() && !other.told.Load()
+	return b == other || b != nil && other != nil && b.in != nil && b.in == other.in && !b.told.Load() &&
+		!other.told.Load()
 }
 
 // aliveFor reports whether the operation may mean b: it is ordered after the

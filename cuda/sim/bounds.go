@@ -197,8 +197,8 @@ func (o *op) home(ptr uint64) *block {
 	return nil
 }
 
-// overruns reports whether a touch that begins in a block goes on over its end. If the next block begins
-// there, and its pointer is no argument, the touch may be two that were joined.
+// overruns reports whether a touch that begins in a block goes on over its end. If the next block
+// begins there, and its pointer is no argument, the touch may be two that were joined.
 func (o *op) overruns(home *block, touched Range) bool {
 	end := touched.Ptr + touched.Bytes
 	switch bound := home.high(); {

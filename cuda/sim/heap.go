@@ -76,8 +76,8 @@ func (h *heap) meantAt(addr, number uint64) *block {
 	return b
 }
 
-// goneAt is the block that held addr before it was freed, or that a layer keeps after its owner's free.
-// It is nil if none is remembered, and if addr lies in padding of a live block.
+// goneAt is the block that held addr before it was freed, or that a layer keeps after its owner's
+// free. It is nil if none is remembered, and if addr lies in padding of a live block.
 func (h *heap) goneAt(addr, number uint64) *block {
 	if b := h.blockAt(addr); b != nil && b.hasOwner() {
 		if b.isLate(number) {

@@ -90,7 +90,8 @@ func (d *Device) RegisterModule(image string, kernels ...Kernel) error {
 	for _, k := range kernels {
 		if k.Name == "" || k.Run == nil {
 			return &core.InvalidRequestError{Op: "RegisterModule", Field: "kernels",
-				Reason: fmt.Sprintf("kernel %q of the code %q lacks a Name or a Run function", names.Bound(k.Name), names.Bound(image))}
+				Reason: fmt.Sprintf("kernel %q of the code %q lacks a Name or a Run function", names.Bound(k.Name),
+					names.Bound(image))}
 		}
 		k.Name = names.Bound(k.Name)
 		m.kernels[k.Name] = &k
@@ -109,7 +110,8 @@ func (d *Device) ModuleLoad(image driver.Image) (driver.Module, error) {
 	defer d.mu.Unlock()
 	m := d.images[names.Bound(image.Name)]
 	if m == nil {
-		return 0, fault(mModuleLoad, driver.InvalidImage, fmt.Sprintf("no kernels are registered for image %q: this device runs kernels in Go, so pass them to fencepost's Runtime.Load, or register them with RegisterModule first", names.Bound(image.Name)))
+		return 0, fault(mModuleLoad, driver.InvalidImage,
+			fmt.Sprintf("no kernels are registered for image %q: this device runs kernels in Go, so pass them to fencepost's Runtime.Load, or register them with RegisterModule first", names.Bound(image.Name)))
 	}
 	loaded := &module{kernels: m.kernels, handles: make(map[string]driver.Function)}
 	return d.modules.put(loaded), nil

@@ -140,7 +140,8 @@ func (d *Device) fail(code int, why string) { d.lost.CompareAndSwap(nil, &loss{c
 func (d *Device) kernelPanic(o *op, p any) {
 	stack := make([]byte, 4<<10)
 	stack = stack[:runtime.Stack(stack, false)]
-	f := Finding{Kind: KernelPanic, First: Party{Op: o.name, Stream: o.stream, Number: o.now.seq, Guard: o.kernel.guard, Work: o.work}}
+	f := Finding{Kind: KernelPanic, First: Party{Op: o.name, Stream: o.stream, Number: o.now.seq, Guard: o.kernel.guard,
+		Work: o.work}}
 	f.Text = fmt.Sprintf("%s: kernel %s on stream %#x panicked: %v\n%s", KernelPanic, o.name, uint64(o.stream), p, stack)
 	d.file(f, nil, fmt.Sprint(p))
 	d.fail(driver.LaunchFailed, fmt.Sprintf("kernel %q panicked%s: %v", o.name, panicked(), p))

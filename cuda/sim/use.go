@@ -160,7 +160,8 @@ func (d *Device) judge(o *op, touched Range) {
 	for i := range o.uses {
 		u := &o.uses[i]
 		from, to := max(low, u.low), min(high, u.high)
-		if from >= to || u.over != nil && (home != nil || o.lawful(from, to, touched) || o.isAnothers(u, from, to, touched.Access)) {
+		if from >= to || u.over != nil && (home != nil || o.lawful(from, to, touched) ||
+			o.isAnothers(u, from, to, touched.Access)) {
 			continue
 		}
 		d.judgeUse(o, u, from, to, touched.Access)
@@ -247,7 +248,8 @@ func firstGap(uses []use, low, high uint64, kinds core.Access) (from, to uint64)
 
 // accessOf is the oracle's entry for a part of what an operation touched.
 func (o *op) accessOf(low, high uint64) access {
-	return access{low: low, high: high, op: o.name, stream: o.stream, own: o.isGuards(), work: o.work, slot: o.now.slot, seq: o.now.seq}
+	return access{low: low, high: high, op: o.name, stream: o.stream, own: o.isGuards(), work: o.work, slot: o.now.slot,
+		seq: o.now.seq}
 }
 
 // isGuards reports whether the operation is the debug guard's.

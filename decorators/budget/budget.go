@@ -69,7 +69,8 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if upstream == nil {
 		return nil, &core.InvalidRequestError{Op: "budget.New", Field: "upstream", Reason: "nil: give the resource to keep a ledger of"}
 	}
-	r := &Resource{upstream: upstream, events: cfg.Events, onShare: cfg.OnShare, lends: !upstream.Features().Has(core.OrderedRelease)}
+	r := &Resource{upstream: upstream, events: cfg.Events, onShare: cfg.OnShare,
+		lends: !upstream.Features().Has(core.OrderedRelease)}
 	r.tags.tell(cfg.OnTag)
 	r.streams.begin(&r.ledger, &r.tags, upstream, r.lends)
 	r.SetLimit(cfg.Limit)

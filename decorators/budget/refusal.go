@@ -43,7 +43,8 @@ func (r *Resource) Refuse(bytes uint64, tag core.Tag, w core.Wait) *core.OutOfBu
 // short says what it had when it refused, and names no holders.
 func (r *Resource) explain(short *shortage) *core.OutOfBudgetError {
 	limit := r.ledger.limit.Load()
-	e := &core.OutOfBudgetError{Requested: short.bytes, Tag: short.tag, Limit: boundOf(limit), LimitedBy: *r.limitedBy.Load()}
+	e := &core.OutOfBudgetError{Requested: short.bytes, Tag: short.tag, Limit: boundOf(limit),
+		LimitedBy: *r.limitedBy.Load()}
 	held, lent := r.holdings(true)
 	r.claims.addTo(held)
 	holders := held.list()

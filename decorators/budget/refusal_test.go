@@ -215,7 +215,8 @@ func TestTheFiguresOfARefusalSayWhyWhateverOthersDoMeanwhile(t *testing.T) {
 				group.Go(func() {
 					rnd := rand.New(rand.NewPCG(uint64(seed), uint64(i)))
 					for range 2000 {
-						req := core.Request{Bytes: 1 + rnd.Uint64N(limit/2), Stream: i % streams, Tag: core.Tag(strconv.Itoa(rnd.IntN(3)))}
+						req := core.Request{Bytes: 1 + rnd.Uint64N(limit/2), Stream: i % streams,
+							Tag: core.Tag(strconv.Itoa(rnd.IntN(3)))}
 						if rnd.IntN(3) == 0 {
 							c, err := r.Reserve(context.Background(), req.Bytes, req.Tag)
 							if check(err); err == nil {

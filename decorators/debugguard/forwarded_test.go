@@ -120,17 +120,21 @@ func TestMemoryThatComesBackBetweenATryAndTheLookIsNotMissed(t *testing.T) {
 		ask     func(*bench) error
 		refuses error
 	}{
-		"a block, refused by a budget":                 {block(false), nil},
-		"a block, refused by a budget without figures": {block(false), &core.OutOfBudgetError{Requested: 4096, Limit: 6000, Remaining: 1}},
-		"a block, refused by the device":               {block(false), errMemory},
-		"an isolated block, refused by a budget":       {block(true), nil},
-		"an isolated block, refused by the device":     {block(true), errMemory},
+		"a block, refused by a budget": {block(false), nil},
+		"a block, refused by a budget without figures": {block(false),
+			&core.OutOfBudgetError{Requested: 4096, Limit: 6000, Remaining: 1}},
+		"a block, refused by the device":           {block(false), errMemory},
+		"an isolated block, refused by a budget":   {block(true), nil},
+		"an isolated block, refused by the device": {block(true), errMemory},
 		"a reservation": {claim, nil},
-		"a reservation by a budget that tells no figure": {claim, &core.OutOfBudgetError{Requested: 4096, Limit: 6000, Remaining: 1}},
+		"a reservation by a budget that tells no figure": {claim,
+			&core.OutOfBudgetError{Requested: 4096, Limit: 6000, Remaining: 1}},
 	} {
 		for _, mode := range []debugguard.Mode{debugguard.Off, debugguard.Ledger, debugguard.Sample} {
 			t.Run(name+" under "+mode.String(), func(t *testing.T) {
-				b, l, _ := newLimited(t, 6000, 0, func(c *debugguard.Config) { c.Advanced.Patience, c.SampleBytes = time.Minute, 1<<40 })
+				b, l, _ := newLimited(t, 6000, 0, func(c *debugguard.Config) {
+					c.Advanced.Patience, c.SampleBytes = time.Minute, 1<<40
+				})
 				b.fake.Isolate(512)
 				b.mode(mode)
 				b.free(b.alloc(4096))

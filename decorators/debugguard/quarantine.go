@@ -114,8 +114,8 @@ func inTurn[T any](list []T, next *int, most int, bytes uint64, wanted func(T) (
 	return some
 }
 
-// excess is how many bytes must go so that incoming fits into limit and an eighth of it is free. Blocks
-// that are leaving count as gone.
+// excess is how many bytes must go so that incoming fits into limit and an eighth of it is free.
+// Blocks that are leaving count as gone.
 func (q *queue) excess(limit, incoming uint64) uint64 {
 	bytes := less(q.size().Bytes, q.leavingBytes.Load())
 	if bytes == 0 || bytes+incoming <= limit {

@@ -302,10 +302,10 @@ func (w *pendingWait) explain(err error, req *core.Request) error {
 	return refuse.Waited(err, core.Wait{For: w.took(), Pending: w.pending}, req.Bytes, req.Tag)
 }
 
-// pendingMemory is the memory that is freed and that the device has not come to, if it may make room for
-// a request that was refused with err. For a budget it is the Pending of the refusal: lower layers may
-// have released that already, and the budget not have heard. Memory that open intents keep does not
-// count.
+// pendingMemory is the memory that is freed and that the device has not come to, if it may make
+// room for a request that was refused with err. For a budget it is the Pending of the refusal:
+// lower layers may have released that already, and the budget not have heard. Memory that open
+// intents keep does not count.
 func (r *Resource) pendingMemory(err error) (now signs, bytes uint64) {
 	st := r.upstream.Stats()
 	now = signs{st.Pending.Bytes, st.OwnPool.Behind, st.Deallocations, st.Charged}

@@ -144,8 +144,8 @@ func (r *Resource) letAgedGo(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
-// evictAgedInTurn is one step of letAgedGo, and ends the turn. It leaves blocks that would go unchecked
-// until the device is less far behind.
+// evictAgedInTurn is one step of letAgedGo, and ends the turn. It leaves blocks that would go
+// unchecked until the device is less far behind.
 func (r *Resource) evictAgedInTurn(ctx context.Context, first bool) (evicted int, err error) {
 	defer r.evicting.giveBack(true)
 	if r.checks.full() {

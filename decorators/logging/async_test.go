@@ -286,8 +286,10 @@ func TestAWriterThatDoesNotReturnCostsWhatItWasGiven(t *testing.T) {
 			}
 			// A handler has written a part of what was given to it before it did not return.
 			got := flushes*each - int(s.Dropped())
-			if failed == 0 || told != 1 || s.Failures() == 0 || int(u.written.Load()) < got || name == "JSON" && int(u.written.Load()) != got {
-				t.Errorf("%s, exits %v: %d flushes say so, told %d times of %d failures, %d written, %d dropped", name, exits, failed, told, s.Failures(), u.written.Load(), s.Dropped())
+			if failed == 0 || told != 1 || s.Failures() == 0 || int(u.written.Load()) < got || name == "JSON" &&
+				int(u.written.Load()) != got {
+				t.Errorf("%s, exits %v: %d flushes say so, told %d times of %d failures, %d written, %d dropped", name, exits,
+					failed, told, s.Failures(), u.written.Load(), s.Dropped())
 			}
 		}
 	}

@@ -94,7 +94,8 @@ func appendWait(to []slog.Attr, err error) []slog.Attr {
 		to = append(to, slog.Duration("waited", w.For))
 	}
 	if w.Ahead != 0 {
-		to = append(to, slog.Int("ahead", w.Ahead), slog.Uint64("ahead_bytes", w.AheadBytes), slog.String("ahead_tag", string(w.First.OrUntagged())))
+		to = append(to, slog.Int("ahead", w.Ahead), slog.Uint64("ahead_bytes", w.AheadBytes),
+			slog.String("ahead_tag", string(w.First.OrUntagged())))
 	}
 	if w.Learning {
 		to = append(to, slog.Bool("learning", true))

@@ -158,8 +158,8 @@ type failing struct {
 
 func (f failing) Put(Record) { f.fail() }
 
-// A sink that panics costs its own record. A block or claim that no caller got, because a sink ended the
-// goroutine, is given back.
+// A sink that panics costs its own record. A block or claim that no caller got, because a sink
+// ended the goroutine, is given back.
 func TestASinkThatDoesNotReturnLosesNoClaimAndNoBlock(t *testing.T) {
 	for _, exits := range []bool{false, true} {
 		up := &budgeted{Fake: coretest.NewFake(0)}

@@ -101,20 +101,24 @@ func TestTheEndsInDocumentsLoseNoSpans(t *testing.T) {
 				_, _ = http.Post("http://"+at+"/add", "application/json", strings.NewReader(`{"values":[1],"v":7}`))
 			}()
 		}},
-		"docs/guide.md": {change: []string{"package service", "package main", "otlptracehttp.New(ctx)", "slowly(otlptracehttp.New(ctx))"},
+		"docs/guide.md": {change: []string{"package service", "package main", "otlptracehttp.New(ctx)",
+			"slowly(otlptracehttp.New(ctx))"},
 			beside: map[string]string{"service.go": service}, steps: 2, begin: func(string) {}},
 	} {
 		t.Run(document, func(t *testing.T) {
 			t.Parallel()
 			blocks := Document{document, read(t, document)}.Blocks()
-			b := blocks[slices.IndexFunc(blocks, func(b Block) bool { return b.IsProgram() && strings.Contains(b.Code, "Shutdown") })]
+			b := blocks[slices.IndexFunc(blocks, func(b Block) bool {
+				return b.IsProgram() && strings.Contains(b.Code, "Shutdown")
+			})]
 			for i := 0; i < len(end.change); i += 2 {
 				if !strings.Contains(b.Code, end.change[i]) {
 					t.Fatalf("%s has no %s", document, end.change[i])
 				}
 			}
 			at := freeAddress(t)
-			b.Code = strings.NewReplacer(append(end.change, "127.0.0.1:8080", at, "127.0.0.1:9464", freeAddress(t))...).Replace(b.Code)
+			b.Code = strings.NewReplacer(append(end.change, "127.0.0.1:8080", at, "127.0.0.1:9464",
+				freeAddress(t))...).Replace(b.Code)
 			b.Beside = map[string]string{"hostile.go": hostile}
 			maps.Copy(b.Beside, end.beside)
 			folder := t.TempDir()
@@ -171,7 +175,8 @@ func perTrace(t *testing.T, lines string, requests int) {
 		}
 	}
 	if len(whole) != 1 || slices.Collect(maps.Values(whole))[0] != requests || hangs != 1 || leaks == 0 {
-		t.Errorf("%d requests have so many spans: so often: %v; %d of jobs that hang have any; %d leaks are told", requests, whole, hangs, leaks)
+		t.Errorf("%d requests have so many spans: so often: %v; %d of jobs that hang have any; %d leaks are told", requests,
+			whole, hangs, leaks)
 	}
 }
 

@@ -49,7 +49,8 @@ type docLink struct {
 func LoadNames(ctx context.Context, folders ...string) (*Names, error) {
 	n := &Names{
 		packages: map[string][]*types.Package{}, things: map[string][]types.Type{}, members: map[string]bool{},
-		texts: map[string]bool{}, own: map[string]bool{}, seen: map[*types.Package]bool{}, comments: map[*types.Package]string{},
+		texts: map[string]bool{}, own: map[string]bool{}, seen: map[*types.Package]bool{},
+		comments: map[*types.Package]string{},
 	}
 	for _, folder := range folders {
 		found, err := packages.Load(&packages.Config{

@@ -80,7 +80,8 @@ func paths(tree string) []string {
 func printedBy(t *testing.T, service Block) string {
 	t.Helper()
 	at := freeAddress(t)
-	change := strings.NewReplacer("127.0.0.1:8080", at, "127.0.0.1:9464", freeAddress(t), "r.Context(), time.Second", "r.Context(), 20*time.Second")
+	change := strings.NewReplacer("127.0.0.1:8080", at, "127.0.0.1:9464", freeAddress(t), "r.Context(), time.Second",
+		"r.Context(), 20*time.Second")
 	service.Code = change.Replace(service.Code)
 	program := must.Get(service.Program(t.Context(), root(t), t.TempDir()))(t)
 	var out, errs bytes.Buffer

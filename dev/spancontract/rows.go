@@ -91,8 +91,10 @@ var rows = sayingTheirOperation([]Row{
 		Attributes: append(always(t.AttrDevice, t.AttrStream, t.AttrBytes), fixed(t.AttrWaitFor, t.WaitForMemory), onFailure())},
 
 	{Operation: t.SpanRefusal, Target: t.AttrTag, When: "each request for memory that a budget refused and that " + lonely, Parents: caller, Status: Error,
-		Attributes: slices.Concat(always(t.AttrDevice, t.AttrTag, t.AttrRequested, t.AttrLimit, t.AttrRemaining, t.AttrTrace), failed, sometimes("anybody holds memory", t.AttrHolders),
-			sometimes("the request waited", t.AttrWaited), sometimes("others stood before it in line", t.AttrAhead, t.AttrAheadBytes, t.AttrAheadTag), sometimes("it was a guess", t.AttrLearning))},
+		Attributes: slices.Concat(always(t.AttrDevice, t.AttrTag, t.AttrRequested, t.AttrLimit, t.AttrRemaining,
+			t.AttrTrace), failed, sometimes("anybody holds memory", t.AttrHolders),
+			sometimes("the request waited", t.AttrWaited), sometimes("others stood before it in line", t.AttrAhead,
+				t.AttrAheadBytes, t.AttrAheadTag), sometimes("it was a guess", t.AttrLearning))},
 	{Operation: t.SpanFailure, Target: t.AttrOperation, When: "each other call that failed and " + lonely, Parents: caller, Status: Error, Events: refusal,
 		Attributes: slices.Concat(always(t.AttrDevice, t.AttrOperation, t.AttrTrace), failed,
 			sometimes("the call names a stream", t.AttrStream), sometimes("the call is for memory", t.AttrTag, t.AttrRequested),

@@ -343,7 +343,8 @@ func (t *traced) failures() {
 	t.must(err)
 	ctx := t.request()
 	r.Refused(ctx, oplog.Event{Op: oplog.OpRefusal, Tag: "rows", Requested: 8,
-		Err: &core.OutOfBudgetError{Requested: 8, Wait: core.Wait{For: 5, Ahead: 2, AheadBytes: 16, First: "sort", Learning: true}}})
+		Err: &core.OutOfBudgetError{Requested: 8,
+			Wait: core.Wait{For: 5, Ahead: 2, AheadBytes: 16, First: "sort", Learning: true}}})
 	var blocks []core.Block
 	for range telemetry.MaxUseSpans + 1 {
 		b, err := r.Allocate(ctx, core.Request{Bytes: 64, Stream: 1})

@@ -142,7 +142,8 @@ func TestAKernelWhoseWarpHasEndedIsKnownByWhatEnqueuedIt(t *testing.T) {
 	inFlight := []core.UseRecord{{LaunchID: 1, Launch: "k"}}
 	explain := func(kernel string) core.Finding {
 		return stack.explain(core.Finding{Kind: "sticky-error", Suspects: inFlight},
-			&gpucore.Dump{Faults: []gpucore.Fault{{Grid: -1, Kernel: kernel, Exception: illegal, Access: gpucore.Access{Kind: gpucore.AccessWrite, Why: "it has ended"}}}})
+			&gpucore.Dump{Faults: []gpucore.Fault{{Grid: -1, Kernel: kernel, Exception: illegal,
+				Access: gpucore.Access{Kind: gpucore.AccessWrite, Why: "it has ended"}}}})
 	}
 	if f := explain("k"); len(f.Suspects) != 0 || f.Victim.Tag != "victim" || !strings.Contains(f.Text, "outside the runtime's launches") {
 		t.Errorf("enqueued by hand: %v", f)

@@ -59,7 +59,9 @@ func (r *Reporter) explainLater(f core.Finding) (later bool) {
 
 // explainByDump is the finding of a lost device with what its dump says. late is nil, or waits for
 // a dump that takes long, and reports whether it explains the loss.
-func (r *Reporter) explainByDump(f core.Finding, wait func(context.Context) (*gpucore.Dump, error)) (_ core.Finding, late func() (core.Finding, bool)) {
+func (r *Reporter) explainByDump(
+	f core.Finding, wait func(context.Context) (*gpucore.Dump, error),
+) (_ core.Finding, late func() (core.Finding, bool)) {
 	explained := func(patience time.Duration) (core.Finding, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -73,7 +75,8 @@ func (r *Reporter) explainByDump(f core.Finding, wait func(context.Context) (*gp
 	found, err := explained(toldWithin)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		found.Text += fmt.Sprintf("; the driver's core dump was not at its end after %v, and what it says follows", toldWithin)
+		found.Text += fmt.Sprintf("; the driver's core dump was not at its end after %v, and what it says follows",
+			toldWithin)
 		return found, func() (core.Finding, bool) {
 			found, err := explained(dumpTakes - toldWithin)
 			return found, err == nil

@@ -128,7 +128,8 @@ func TestAFaultIsExplained(t *testing.T) {
 			t.Log(f.Text)
 		})
 	}
-	if f := (Stack{}).explain(core.Finding{Kind: names.FindingStickyError}, &gpucore.Dump{}); f.Kind != names.FindingStickyError {
+	if f := (Stack{}).explain(core.Finding{Kind: names.FindingStickyError},
+		&gpucore.Dump{}); f.Kind != names.FindingStickyError {
 		t.Errorf("an empty dump makes a %s", f.Kind)
 	}
 }

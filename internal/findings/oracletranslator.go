@@ -124,7 +124,8 @@ func (s Stack) owned(b core.Block) (f core.Finding, canary bool) {
 		return core.Finding{Victim: b}, false
 	}
 	if known, ok := s.Guard.Inspect().Remember(b.ID); ok {
-		return core.Finding{Victim: known.Block, AllocStack: known.AllocStack, FreeStack: known.FreeStack, Uses: known.Uses, Allocated: known.Allocated, Freed: known.Freed, Origin: known.AllocSpan}, false
+		return core.Finding{Victim: known.Block, AllocStack: known.AllocStack, FreeStack: known.FreeStack, Uses: known.Uses,
+			Allocated: known.Allocated, Freed: known.Freed, Origin: known.AllocSpan}, false
 	}
 	return core.Finding{Victim: b}, s.Guard.IsCanary(b.ID)
 }
@@ -137,9 +138,9 @@ func (s Stack) lease(stream driver.Stream) (core.StreamID, bool) {
 	return s.Streams.LeaseOf(stream)
 }
 
-// suspect names the launches of a finding, the likeliest first. If nothing orders two accesses, either
-// may lack a wait. The likelier one does what its launch does not declare. A declared access need not be
-// at fault in a finding about a free or an allocation.
+// suspect names the launches of a finding, the likeliest first. If nothing orders two accesses,
+// either may lack a wait. The likelier one does what its launch does not declare. A declared access
+// need not be at fault in a finding about a free or an allocation.
 func (s Stack) suspect(found *core.Finding, f sim.Finding, culprit sim.Party) {
 	parties := []sim.Party{culprit}
 	if f.Kind == sim.Race && !f.First.Guard && !f.Other.Guard {
@@ -154,7 +155,8 @@ func (s Stack) suspect(found *core.Finding, f sim.Finding, culprit sim.Party) {
 			found.MoreSuspects = true
 			continue
 		}
-		if u.LaunchID == 0 || !slices.ContainsFunc(found.Suspects, func(of core.UseRecord) bool { return of.LaunchID == u.LaunchID }) {
+		if u.LaunchID == 0 || !slices.ContainsFunc(found.Suspects,
+			func(of core.UseRecord) bool { return of.LaunchID == u.LaunchID }) {
 			found.Suspects = append(found.Suspects, u)
 		}
 	}

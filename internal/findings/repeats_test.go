@@ -80,7 +80,8 @@ func TestOnlyARaceWithTheProgramIsTheProgramsFault(t *testing.T) {
 	} {
 		var got []core.Finding
 		r := New(Config{Collection: telemetry.NewFindings(telemetry.FindingsConfig{}), LookAtHealth: func() {},
-			OnFinding: func(f core.Finding) { got = append(got, f) }, Stack: func() (Stack, bool) { return Stack{Released: slices.Values(freed)}, true }})
+			OnFinding: func(f core.Finding) { got = append(got, f) },
+			Stack:     func() (Stack, bool) { return Stack{Released: slices.Values(freed)}, true }})
 		c.finding.BlockPtr, c.finding.BlockBytes = 0x1000, 0x1000
 		r.FromOracle(c.finding)
 		if len(got) != 1 || got[0].Kind != c.want || c.want == names.FindingUseAfterFreeWrite && strings.Contains(got[0].Text, own.Op) {

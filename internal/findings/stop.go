@@ -20,7 +20,8 @@ import (
 const stopTime = 2 * time.Second
 
 var stopKinds = [...]core.FindingKind{
-	names.FindingUseAfterFreeWrite, names.FindingUseAfterFreeRead, names.FindingOutOfBoundsWrite, names.FindingOutOfBoundsRead, names.FindingUnderflow,
+	names.FindingUseAfterFreeWrite, names.FindingUseAfterFreeRead, names.FindingOutOfBoundsWrite,
+	names.FindingOutOfBoundsRead, names.FindingUnderflow,
 	names.FindingSealedWrite, names.FindingStrayWrite, names.FindingMissingFence, names.FindingReuseRace,
 	names.FindingUseBeforeAlloc, names.FindingUndeclaredAccess,
 }
@@ -103,7 +104,8 @@ func (r *Reporter) deliver(f core.Finding, write func(context.Context) (string, 
 			case <-told:
 			case <-time.After(deadline.LastMoment):
 			}
-			usercode.Call("a flush of a sink or of the tracer provider", func() { _ = flush(ctx) }) // the process ends, and there is no caller to tell
+			// the process ends, and there is no caller to tell
+			usercode.Call("a flush of a sink or of the tracer provider", func() { _ = flush(ctx) })
 		})
 	}
 	await(stopTime, all.Wait)

@@ -41,7 +41,9 @@ func (l *List) Add(to core.Listener) {
 	case Func:
 		l.add(listener{plain: to})
 	default:
-		l.add(listener{plain: func(b core.Block) { usercode.Call("a listener of released blocks", func() { to.Released(b) }) }})
+		l.add(listener{plain: func(b core.Block) {
+			usercode.Call("a listener of released blocks", func() { to.Released(b) })
+		}})
 	}
 }
 

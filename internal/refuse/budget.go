@@ -11,15 +11,15 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/audit"
 )
 
-// Budget returns e, the complete refusal of a budget, after [audit.Check] has looked at it. Each refusal
-// goes through here.
+// Budget returns e, the complete refusal of a budget, after [audit.Check] has looked at it. Each
+// refusal goes through here.
 func Budget(e *core.OutOfBudgetError) *core.OutOfBudgetError {
 	audit.Check(func() error { return Untrue(e) })
 	return e
 }
 
-// Untrue returns an error if the figures of a refusal do not explain it: there was room and nothing stood
-// before the request, or the holders hold more than there is. Else it is nil.
+// Untrue returns an error if the figures of a refusal do not explain it: there was room and nothing
+// stood before the request, or the holders hold more than there is. Else it is nil.
 func Untrue(e *core.OutOfBudgetError) error {
 	limit := e.Limit
 	if limit == 0 {
@@ -33,7 +33,8 @@ func Untrue(e *core.OutOfBudgetError) error {
 	case e.Claim == 0 && limit-min(limit, charged) >= e.Requested:
 		return fmt.Errorf("of %d bytes %d are charged, and a request of %d was refused: %w", limit, charged, e.Requested, e)
 	}
-	parts := map[core.BlockState]uint64{core.Live: e.Live, core.Retired: e.Pending, core.Quarantined: e.Quarantined, core.Claimed: e.Claimed}
+	parts := map[core.BlockState]uint64{core.Live: e.Live, core.Retired: e.Pending, core.Quarantined: e.Quarantined,
+		core.Claimed: e.Claimed}
 	for _, h := range e.Holders {
 		if h.Bytes > parts[h.State] {
 			return fmt.Errorf("%v is more than what is %v in all: %w", h, h.State, e)

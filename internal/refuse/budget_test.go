@@ -8,8 +8,10 @@ import (
 )
 
 func TestARefusalIsUntrueIfItsFiguresDoNotSayWhy(t *testing.T) {
-	full := core.OutOfBudgetError{Requested: 30, Remaining: 20, Limit: 100, Live: 50, Pending: 15, Quarantined: 10, Claimed: 5,
-		Holders: []core.Holder{{Tag: "a", State: core.Live, Bytes: 40}, {Tag: "b", State: core.Live, Bytes: 10}, {Tag: "a", State: core.Retired, Bytes: 15}}}
+	full := core.OutOfBudgetError{Requested: 30, Remaining: 20, Limit: 100, Live: 50, Pending: 15, Quarantined: 10,
+		Claimed: 5,
+		Holders: []core.Holder{{Tag: "a", State: core.Live, Bytes: 40}, {Tag: "b", State: core.Live, Bytes: 10},
+			{Tag: "a", State: core.Retired, Bytes: 15}}}
 	for name, c := range map[string]struct {
 		change func(*core.OutOfBudgetError)
 		true   bool

@@ -1,5 +1,5 @@
-// Package usercode calls the program's code, which may panic, call runtime.Goexit, block or call back at
-// any point. There are two kinds of it.
+// Package usercode calls the program's code, which may panic, call runtime.Goexit, block or call
+// back at any point. There are two kinds of it.
 //
 //   - Code that watches hears what happened and changes nothing: log sinks, tracer providers with
 //     their samplers and span processors, loggers, listeners, functions of a Config. [Call] is the
@@ -30,8 +30,8 @@ var panics atomic.Uint64
 // Panics is how many calls of [Call] have panicked in this process. It does not block.
 func Panics() uint64 { return panics.Load() }
 
-// Call calls code that watches, and returns when f has returned or panicked. what names the code in the
-// record of a panic.
+// Call calls code that watches, and returns when f has returned or panicked. what names the code in
+// the record of a panic.
 func Call(what string, f func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -41,9 +41,9 @@ func Call(what string, f func()) {
 	f()
 }
 
-// Go runs loop, which calls the program's code, on a goroutine of its own, and calls ended when loop has
-// returned. If a call panics or ends the goroutine, loop begins again on another one, so it must keep its
-// state elsewhere. name is loop's in the record of a panic.
+// Go runs loop, which calls the program's code, on a goroutine of its own, and calls ended when
+// loop has returned. If a call panics or ends the goroutine, loop begins again on another one, so
+// it must keep its state elsewhere. name is loop's in the record of a panic.
 func Go(name string, loop, ended func()) {
 	go func() {
 		returned := false
@@ -83,10 +83,12 @@ func panicked(what string, p any) {
 	stack, logged := string(debug.Stack()), false
 	defer func() {
 		if again := recover(); again != nil || !logged {
-			terminal.Fprintf(os.Stderr, "fencepost: %s panicked, and its call was left out: %v\n%s\n", what, p, terminal.Lines(stack))
+			terminal.Fprintf(os.Stderr, "fencepost: %s panicked, and its call was left out: %v\n%s\n", what, p,
+				terminal.Lines(stack))
 		}
 	}()
-	slog.Default().LogAttrs(context.Background(), slog.LevelError, "fencepost: the program's code panicked, and its call was left out",
+	slog.Default().LogAttrs(context.Background(), slog.LevelError,
+		"fencepost: the program's code panicked, and its call was left out",
 		slog.String("code", what), slog.String("panic", fmt.Sprint(p)), slog.Uint64("panics", n), slog.String("stack", stack))
 	logged = true
 }
@@ -106,8 +108,8 @@ func All[T any](list []T, f func(T)) {
 	}
 }
 
-// Surely calls giveBack once more if that fails, panics or ends the goroutine: a refusal has changed
-// nothing, and no other caller asks again. It returns the error of the last call.
+// Surely calls giveBack once more if that fails, panics or ends the goroutine: a refusal has
+// changed nothing, and no other caller asks again. It returns the error of the last call.
 func Surely(giveBack func() error) (err error) {
 	returned := false
 	defer func() {

@@ -40,7 +40,8 @@ func TestAllStepsAreDoneHoweverTheyEnd(t *testing.T) {
 	for _, c := range []struct {
 		panics, exits []int
 		want          any
-	}{{nil, nil, nil}, {[]int{3}, nil, 3}, {nil, []int{0}, "Goexit"}, {list, nil, 39}, {nil, list, "Goexit"}, {[]int{39}, []int{5}, 39}} {
+	}{{nil, nil, nil}, {[]int{3}, nil, 3}, {nil, []int{0}, "Goexit"}, {list, nil, 39}, {nil, list, "Goexit"}, {[]int{39},
+		[]int{5}, 39}} {
 		var called []int
 		how := unwinds(func() {
 			All(list, func(i int) {
@@ -62,7 +63,8 @@ func TestAllStepsAreDoneHoweverTheyEnd(t *testing.T) {
 func TestWhatIsGivenBackIsTriedTwiceHoweverTheFirstTryEnds(t *testing.T) {
 	failure := errors.New("failure")
 	for name, first := range map[string]func() error{
-		"an error": func() error { return failure }, "a panic": func() error { panic(failure) }, "Goexit": func() error { runtime.Goexit(); return nil },
+		"an error": func() error { return failure }, "a panic": func() error { panic(failure) },
+		"Goexit": func() error { runtime.Goexit(); return nil },
 	} {
 		tries := 0
 		how := unwinds(func() {
@@ -118,7 +120,8 @@ func TestAPanicOfCodeThatWatchesIsToldOnceWithItsStack(t *testing.T) {
 			t.Errorf("the caller gets %v", how)
 		}
 	}
-	if said := out.String(); strings.Count(said, "a sink of this test") != 1 || !strings.Contains(said, "the sink's bug") || !strings.Contains(said, "usercode_test.go") || Panics() != n+3 {
+	if said := out.String(); strings.Count(said, "a sink of this test") != 1 ||
+		!strings.Contains(said, "the sink's bug") || !strings.Contains(said, "usercode_test.go") || Panics() != n+3 {
 		t.Errorf("%d panics were counted, and this was said: %s", Panics()-n, said)
 	}
 	slog.SetDefault(slog.New(hostile{}))

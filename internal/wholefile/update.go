@@ -14,13 +14,13 @@ import (
 // shorten it.
 var patience = 10 * time.Second
 
-// Update replaces a file by what change makes of its bytes. change gets the error of [Read] instead if
-// there is one, such as that of a file that does not exist yet. If change fails, the file stays.
+// Update replaces a file by what change makes of its bytes. change gets the error of [Read] instead
+// if there is one, such as that of a file that does not exist yet. If change fails, the file stays.
 //
-// A lock of the folder makes updates in it exclude each other, also those of other processes. It ends
-// with its process. Update waits 10 s for it at most. If the file system has no such locks, the last of
-// two updates at once wins. Update removes drafts of processes that died, or, without a lock, drafts
-// that are more than an hour old.
+// A lock of the folder makes updates in it exclude each other, also those of other processes. It
+// ends with its process. Update waits 10 s for it at most. If the file system has no such locks,
+// the last of two updates at once wins. Update removes drafts of processes that died, or, without a
+// lock, drafts that are more than an hour old.
 func Update(path string, most int64, change func([]byte, error) ([]byte, error)) error {
 	folder := filepath.Dir(path)
 	unlock, locked, err := lock(folder)
@@ -59,5 +59,6 @@ func removeDrafts(path string, all bool) {
 
 // errLocked is the error of a lock that others hold for too long.
 func errLocked(folder string) error {
-	return &fs.PathError{Op: "lock", Path: folder, Err: fmt.Errorf("another process has held the folder's lock for %v", patience)}
+	return &fs.PathError{Op: "lock", Path: folder,
+		Err: fmt.Errorf("another process has held the folder's lock for %v", patience)}
 }

@@ -46,9 +46,12 @@ func TestAnUpdateThatFailsChangesNothing(t *testing.T) {
 	path := filepath.Join(folder, "n")
 	must.Do(t, increment(path))
 	no := errors.New("no")
-	expect.Error(t, Update(path, 100, func([]byte, error) ([]byte, error) { return nil, no }), no, "an update that is refused")
-	expect.Error(t, Update(path, 0, func(_ []byte, err error) ([]byte, error) { return nil, err }), ErrTooLarge, "a file that is too large")
-	expect.Error(t, Update(folder, 100, func([]byte, error) ([]byte, error) { return nil, nil }), ErrNotRegular, "a folder")
+	expect.Error(t, Update(path, 100, func([]byte, error) ([]byte, error) { return nil, no }), no,
+		"an update that is refused")
+	expect.Error(t, Update(path, 0, func(_ []byte, err error) ([]byte, error) { return nil, err }), ErrTooLarge,
+		"a file that is too large")
+	expect.Error(t, Update(folder, 100, func([]byte, error) ([]byte, error) { return nil, nil }), ErrNotRegular,
+		"a folder")
 	expect.Error(t, Update(filepath.Join(folder, "none", "n"), 100, nil), fs.ErrNotExist, "a folder that is not there")
 	if text := must.Get(os.ReadFile(path))(t); string(text) != "1" {
 		t.Errorf("it is %s", text)

@@ -468,11 +468,13 @@ func TestTagsThatAreCutAlikeAreOne(t *testing.T) {
 	long := core.Tag(strings.Repeat("t", 96))
 	holders := []core.Holder{
 		{Tag: long + "1", State: core.Live, Bytes: 5, Blocks: 1}, {Tag: "\xff", State: core.Live, Bytes: 4, Blocks: 1},
-		{Tag: long + "2", State: core.Retired, Bytes: 3, Blocks: 1}, {Tag: core.Tag(names.Bound("\xff")), State: core.Live, Bytes: 2, Blocks: 1},
+		{Tag: long + "2", State: core.Retired, Bytes: 3, Blocks: 1}, {Tag: core.Tag(names.Bound("\xff")), State: core.Live,
+			Bytes: 2, Blocks: 1},
 		{Tag: long + "3", State: core.Quarantined, Bytes: 7, Blocks: 1},
 	}
 	got := ask[state](t, view(t, liveview.Source{Resource: &resource{}, Holders: func() []core.Holder { return holders }}), "/state").Device.Tags
-	if len(got) != 2 || got[0].Live != 5 || got[0].Pending != 3 || got[0].Quarantined != 7 || got[1].Tag != names.Bound("\xff") || got[1].Live != 6 {
+	if len(got) != 2 || got[0].Live != 5 || got[0].Pending != 3 || got[0].Quarantined != 7 ||
+		got[1].Tag != names.Bound("\xff") || got[1].Live != 6 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -237,7 +237,8 @@ func refusalOf(e *oplog.Event) object {
 			holders = append(holders, object{"tag", clip(string(h.Tag), maxTagText), "state", h.State.String(), "bytes", h.Bytes, "blocks", h.Blocks})
 		}
 		budget = object{"limit", short.Limit, "remaining", short.Remaining, "live", short.Live, "pending", short.Pending,
-			"quarantined", short.Quarantined, "claimed", short.Claimed, "holders", holders, "more_holders", short.MoreHolders, "more_bytes", short.MoreBytes,
+			"quarantined", short.Quarantined, "claimed", short.Claimed, "holders", holders, "more_holders", short.MoreHolders,
+			"more_bytes", short.MoreBytes,
 			"waited_ns", int64(short.Wait.For), "ahead", short.Wait.Ahead, "ahead_bytes", short.Wait.AheadBytes,
 			"ahead_tag", clip(string(short.Wait.First), maxTagText), "learning", short.Wait.Learning}
 	}

@@ -249,7 +249,9 @@ func TestTagsAreCapped(t *testing.T) {
 func TestOddTagsAreMerged(t *testing.T) {
 	c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{},
 		Holders: func() []core.Holder {
-			return []core.Holder{{Tag: "a\xff", State: core.Live, Bytes: 1}, {Tag: core.Tag(names.Bound("a\xff")), State: core.Live, Bytes: 2}, {Tag: "a\xfe", State: core.Live, Bytes: 8}, {Tag: metrics.OtherTag, State: core.Live, Bytes: 4}}
+			return []core.Holder{{Tag: "a\xff", State: core.Live, Bytes: 1},
+				{Tag: core.Tag(names.Bound("a\xff")), State: core.Live, Bytes: 2}, {Tag: "a\xfe", State: core.Live,
+					Bytes: 8}, {Tag: metrics.OtherTag, State: core.Live, Bytes: 4}}
 		}}))(t)
 	series := samples(t, c, "gpumem_tag_bytes")
 	if len(series) != 3 || series[names.Bound("a\xff")] != 3 || series[names.Bound("a\xfe")] != 8 || series["other"] != 4 {
@@ -451,7 +453,8 @@ func TestOddLaunchesAreMerged(t *testing.T) {
 		d.Done(&oplog.DeviceWork{Launch: 1, Name: name, Weight: 1, Waits: []oplog.DeviceWait{{Launch: name, For: core.WaitRef{Launch: 1}, Held: time.Second}}})
 	}
 	c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, DeviceTimes: d.Snapshot}))(t)
-	if series := samplesBy(t, c, "gpumem_device_wait_seconds_total", "launch"); len(series) != 2 || series[names.Bound("a\xff")] != 2 || series["sort"] != 1 {
+	if series := samplesBy(t, c, "gpumem_device_wait_seconds_total", "launch"); len(series) != 2 ||
+		series[names.Bound("a\xff")] != 2 || series["sort"] != 1 {
 		t.Errorf("series: %v", series)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/readings"
 )
 
-var windowMetrics = family[[]readings.WindowPeak]{gauge("gpumem_memory_window_peak_bytes", "Highest live bytes, and highest outstanding ones (live, pending and quarantined together), padding included, in the last whole window of 15 or 60 seconds of the clock, or in the one under way if that is higher; or, with more than 64 streams or under load, up to a 64th or 32 MiB more. Windows end on a second.", "state", "window"), sendWindows}
+var windowMetrics = family[[]readings.WindowPeak]{gauge("gpumem_memory_window_peak_bytes",
+	"Highest live bytes, and highest outstanding ones (live, pending and quarantined together), padding included, in the last whole window of 15 or 60 seconds of the clock, or in the one under way if that is higher; or, with more than 64 streams or under load, up to a 64th or 32 MiB more. Windows end on a second.", "state", "window"), sendWindows}
 
 func sendWindows(windows []readings.WindowPeak, out sender) {
 	for _, w := range windows {

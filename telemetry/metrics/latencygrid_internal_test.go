@@ -88,7 +88,8 @@ func write(t *testing.T, c *Calls, out *dto.Metric) {
 	t.Helper()
 	sent := make(chan prometheus.Metric, 1)
 	ops := c.Snapshot(time.Unix(1, 0), 0)
-	sender{prometheus.NewDesc("h", "", []string{"op"}, nil), histogramKind, sent, look{}}.latency(ops.latencyOf(oplog.OpDrain), ops.since, "drain")
+	sender{prometheus.NewDesc("h", "", []string{"op"}, nil), histogramKind, sent,
+		look{}}.latency(ops.latencyOf(oplog.OpDrain), ops.since, "drain")
 	must.Do(t, (<-sent).Write(out))
 }
 

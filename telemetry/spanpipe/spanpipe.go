@@ -164,7 +164,7 @@ func (c *counted) counts() metrics.SpanCounts {
 	defer c.mu.Unlock()
 	counts := metrics.SpanCounts{Exported: c.exported, Failed: c.failed}
 	if c.ended {
-		counts.Dropped = uint64(c.inFlight.Load()) //nolint:gosec // it is never negative
+		counts.Dropped = uint64(c.inFlight.Load())
 	}
 	return counts
 }

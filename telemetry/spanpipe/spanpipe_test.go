@@ -243,7 +243,8 @@ func TestWhatAnEndCutShortLeavesIsLostOnce(t *testing.T) {
 			<-g.entered
 			ctx, cancel := context.WithCancel(context.Background())
 			time.AfterFunc(10*time.Millisecond, cancel) // the provider calls no processor if its context has ended
-			if err := provider.Shutdown(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "3 queued spans are lost") {
+			if err := provider.Shutdown(ctx); !errors.Is(err, context.Canceled) ||
+				!strings.Contains(err.Error(), "3 queued spans are lost") {
 				t.Errorf("the end was cut short, and says %v", err)
 			}
 			wantCounts(t, pipe, metrics.SpanCounts{Started: queued + 1, Ended: queued, Dropped: queued})

@@ -19,27 +19,27 @@
 // # The peaks
 //
 // A [Group] is all books of a backend. The protocol is the same for each size; take live bytes.
-// claimed is the live bytes plus the slack of all streams. A free adds its bytes to its stream's slack
-// and leaves claimed alone. An allocation takes its bytes from that slack, and raises claimed only by
-// what the slack lacks. It then claims some more, as slack for later allocations.
+// claimed is the live bytes plus the slack of all streams. A free adds its bytes to its stream's
+// slack and leaves claimed alone. An allocation takes its bytes from that slack, and raises claimed
+// only by what the slack lacks. It then claims some more, as slack for later allocations.
 //
 // While claimed stays below the level, there is no new peak. When claimed exceeds the level:
 //   - The level rises to claimed, up to a 64th (peakError) above what was last found live.
-//   - Beyond that the group looks: it recalls the slack of every stream, so that claimed is the live
-//     bytes, and raises the level to them.
+//   - Beyond that the group looks: it recalls the slack of every stream, so that claimed is the
+//     live bytes, and raises the level to them.
 //
 // So a look at many streams is paid for by a growth of a 64th of the peak. A look at few streams is
 // cheap, so the group looks at each new peak.
 //
-// A look locks the books of one stream at a time. Bytes that are freed on a stream which it has passed,
-// and allocated on one which it has not, are claimed twice. So it looks again while more than a 64th is
-// freed meanwhile, mostPasses times at most.
+// A look locks the books of one stream at a time. Bytes that are freed on a stream which it has
+// passed, and allocated on one which it has not, are claimed twice. So it looks again while more
+// than a 64th is freed meanwhile, mostPasses times at most.
 //
-// A look leaves the streams without slack. If many goroutines allocate all the time, not all of them
-// have a block at that moment, and the next look is soon due. After recallsPerTurn looks that waited
-// for a stream at work, the streams keep little slack: together a part in peakError of the level (or
-// leastSlack). Slack beyond a stream's part leaves claimed at once, and claimed raises the level
-// itself. The level is then too high by the kept slack at most.
+// A look leaves the streams without slack. If many goroutines allocate all the time, not all of
+// them have a block at that moment, and the next look is soon due. After recallsPerTurn looks that
+// waited for a stream at work, the streams keep little slack: together a part in peakError of the
+// level (or leastSlack). Slack beyond a stream's part leaves claimed at once, and claimed raises
+// the level itself. The level is then too high by the kept slack at most.
 //
 // # Stretches
 //

@@ -121,13 +121,13 @@ func (g *Group) rise() {
 	}
 }
 
-// mostPasses bounds the passes of a look. After them it takes claimed for live, although streams free
-// more during each pass than a level may be wrong by.
+// mostPasses bounds the passes of a look. After them it takes claimed for live, although streams
+// free more during each pass than a level may be wrong by.
 const mostPasses = 4
 
-// look raises the levels to the live bytes; recalling must be held. It locks one stream's books at a
-// time. Bytes that are freed behind it and allocated ahead of it are claimed twice, so it passes once
-// more after a new level, and again while much is freed.
+// look raises the levels to the live bytes; recalling must be held. It locks one stream's books at
+// a time. Bytes that are freed behind it and allocated ahead of it are claimed twice, so it passes
+// once more after a new level, and again while much is freed.
 func (g *Group) look() {
 	waited := false
 	for pass := range mostPasses {

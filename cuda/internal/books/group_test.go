@@ -165,7 +165,8 @@ func TestLooksArePaidForByBytes(t *testing.T) {
 		return first, float64(g.looked)/float64(streams) - first
 	}
 	first, moved := each(250)
-	if most, mostMoved := each(4000); most > 4*first || mostMoved > 4*moved { // it grows with the logarithm of the streams; 16 would be linear
+	// it grows with the logarithm of the streams; 16 would be linear
+	if most, mostMoved := each(4000); most > 4*first || mostMoved > 4*moved {
 		t.Errorf("250 streams look at %.0f and %.0f books each, 4000 at %.0f and %.0f", first, moved, most, mostMoved)
 	}
 }
@@ -306,7 +307,8 @@ func playBooks(t *testing.T, seed uint64, streams int) {
 		if got := g.Recent(Live); got > above(max(recent, sum), 0)+max(recent, sum) {
 			t.Fatalf("seed %d: a peak of the stretch of %d, and those of the books are %d together", seed, got, sum)
 		}
-		if st := peaks(g); !near(st.PeakBytes, peak, above(peak, more)) || !near(st.PeakOutstanding, max(peak, peakOutstanding), above(max(peak, peakOutstanding), more)) ||
+		if st := peaks(g); !near(st.PeakBytes, peak, above(peak, more)) ||
+			!near(st.PeakOutstanding, max(peak, peakOutstanding), above(max(peak, peakOutstanding), more)) ||
 			!near(uint64(g.Recent(Live)), recent, above(recent, moreRecent)) {
 			t.Fatalf("seed %d: peaks %d live, %d outstanding, %d of the stretch; want %d, %d, %d, or as much as %d and %d more",
 				seed, st.PeakBytes, st.PeakOutstanding, g.Recent(Live), peak, peakOutstanding, recent, more, moreRecent)

@@ -146,8 +146,8 @@ func (c *Clock) Renew() (steady bool, err error) {
 	return steady, err
 }
 
-// open makes the stream and the events that are missing. An earlier open, or a Close, may have failed
-// halfway.
+// open makes the stream and the events that are missing. An earlier open, or a Close, may have
+// failed halfway.
 func (c *Clock) open() (err error) {
 	if !c.opened {
 		if c.stream, err = c.drv.StreamCreate(); err != nil {

@@ -162,13 +162,15 @@ func TestAClockWorksAgainAfterAnyTwoFaults(t *testing.T) {
 				f.Clear()
 				for range 2 { // the second compares
 					if steady, err := c.Renew(); !steady || err != nil {
-						t.Fatalf("calls %d and %d fail, closed behind %v: then the clock says %v, %v", first, first+second, ends, steady, err)
+						t.Fatalf("calls %d and %d fail, closed behind %v: then the clock says %v, %v", first, first+second, ends, steady,
+							err)
 					}
 				}
 				must.Do(t, c.Close())
 				for made, destroyed := range map[drivertest.Method]drivertest.Method{drivertest.TimingEventCreate: drivertest.EventDestroy, drivertest.StreamCreate: drivertest.StreamDestroy} {
 					if n, gone := f.Calls(made)-f.Failed(made), f.Calls(destroyed)-f.Failed(destroyed); n != gone {
-						t.Fatalf("calls %d and %d fail, closed behind %v: %s made %d, %s took back %d", first, first+second, ends, made, n, destroyed, gone)
+						t.Fatalf("calls %d and %d fail, closed behind %v: %s made %d, %s took back %d", first, first+second, ends, made,
+							n, destroyed, gone)
 					}
 				}
 			}

@@ -26,7 +26,8 @@ type heldModel struct {
 const heldPages = 20
 
 func newHeldModel(t *testing.T, seed, page uint64) *heldModel {
-	m := &heldModel{T: t, rng: rand.New(rand.NewPCG(seed, 3)), fit: New(page), page: page, units: make([]any, heldPages*page/unit)}
+	m := &heldModel{T: t, rng: rand.New(rand.NewPCG(seed, 3)), fit: New(page), page: page,
+		units: make([]any, heldPages*page/unit)}
 	m.fit.Add(heldPages*page, heldPages*page, 0)
 	return m
 }

@@ -165,7 +165,8 @@ func TestADeviceThatIsFullIsRelievedOnce(t *testing.T) {
 	}
 	faults.FailEvery(drivertest.MemCreate, driver.OutOfMemory)
 	refused := errors.New("no relief")
-	if _, err := m.Map(1, func(uint64) error { return refused }); !errors.Is(err, core.ErrOutOfMemory) || !errors.Is(err, refused) {
+	if _, err := m.Map(1, func(uint64) error { return refused }); !errors.Is(err, core.ErrOutOfMemory) ||
+		!errors.Is(err, refused) {
 		t.Errorf("mapped: %v", err)
 	}
 	expect.ErrorOf(m.Map(^uint64(0), noRelief))(t, core.ErrOutOfMemory, "mapped")

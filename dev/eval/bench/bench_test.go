@@ -31,7 +31,9 @@ func BenchmarkPair(b *testing.B) {
 	for _, c := range []struct {
 		name  string
 		layer core.Layer
-	}{{"logging", ring}, {"budget", limit}, {"guard=off", guardOff}, {"guard=ledger", guardLedger}, {"telemetry", counted}} {
+	}{
+		{"logging", ring}, {"budget", limit}, {"guard=off", guardOff}, {"guard=ledger", guardLedger}, {"telemetry", counted},
+	} {
 		run(c.name, func(b *testing.B) *stack { return open(b, c.layer) })
 	}
 }

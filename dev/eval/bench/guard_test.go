@@ -21,7 +21,8 @@ const steady = 4 << 20
 // openGuarded is a service's runtime with its guard at a tier, and a quarantine that is full.
 func openGuarded(tb testing.TB, drv driver.Driver, backend fencepost.Backend, tier string) *stack {
 	tb.Helper()
-	s := service(tb, drv, over(backend), guarded(fencepost.GuardMode(tier)), func(cfg *fencepost.Config) { cfg.GuardConfig.QuarantineBytes = steady })
+	s := service(tb, drv, over(backend), guarded(fencepost.GuardMode(tier)),
+		func(cfg *fencepost.Config) { cfg.GuardConfig.QuarantineBytes = steady })
 	tb.Cleanup(func() {
 		guard := s.opened.Guard()
 		fatal(tb, guard.Drain(context.Background()))
@@ -42,7 +43,8 @@ func fatal(tb testing.TB, err error) {
 
 // overTiers runs a benchmark with a service at each tier of its guard,
 // from several goroutines. The guard switched off is the bare one.
-func overTiers(b *testing.B, drv func() driver.Driver, backend fencepost.Backend, threads []int, run func(*testing.B, *stack, int)) {
+func overTiers(b *testing.B, drv func() driver.Driver, backend fencepost.Backend, threads []int,
+	run func(*testing.B, *stack, int)) {
 	for _, goroutines := range threads {
 		for _, tier := range guardcost.Tiers() {
 			name := tier

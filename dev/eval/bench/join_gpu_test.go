@@ -118,7 +118,8 @@ func BenchmarkGPUJoin(b *testing.B) {
 			through(c.name, func(b *testing.B) *stack { return c.open(b, g, fencepost.Async) })
 		}
 		for _, oneIn := range []int{-1, 100, 1} {
-			through(fmt.Sprintf("service, one in %d timed", oneIn), func(b *testing.B) *stack { return service(b, g, over(fencepost.Async), timed(oneIn)) })
+			through(fmt.Sprintf("service, one in %d timed", oneIn),
+				func(b *testing.B) *stack { return service(b, g, over(fencepost.Async), timed(oneIn)) })
 		}
 		for _, sum := range sums {
 			if sum != sums[0] {

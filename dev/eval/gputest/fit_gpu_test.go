@@ -35,13 +35,13 @@ type limitedProgram struct {
 	predicted, limited *fit.Report
 }
 
-// A limit of exactly what fit says is needed refuses a program nothing, in each run and with each choice
-// of blocks of its guard. The program then holds an amount in the interval that fit says. A limit below
-// that interval refuses something.
+// A limit of exactly what fit says is needed refuses a program nothing, in each run and with each
+// choice of blocks of its guard. The program then holds an amount in the interval that fit says. A
+// limit below that interval refuses something.
 //
-// The programs are each recorded one and some random ones. A seed deals guards to them. It also says
-// which are predicted from the recording, as another system has it, and which from a log of their own.
-// Predictions need no GPU: all are made side by side.
+// The programs are each recorded one and some random ones. A seed deals guards to them. It also
+// says which are predicted from the recording, as another system has it, and which from a log of
+// their own. Predictions need no GPU: all are made side by side.
 func TestAPredictionIsWhatTheGPUGives(t *testing.T) {
 	gpu(t)
 	seed := firstSeed(t)
@@ -60,7 +60,8 @@ func TestAPredictionIsWhatTheGPUGives(t *testing.T) {
 		programs = append(programs, p)
 	}
 	for i := range uint64(4) {
-		programs = append(programs, &limitedProgram{name: fmt.Sprintf("random-%d", seed+i), guard: guards[i%2], run: func(b *bench) uint64 { return b.comeAndGo(seed + i) }})
+		programs = append(programs, &limitedProgram{name: fmt.Sprintf("random-%d", seed+i), guard: guards[i%2],
+			run: func(b *bench) uint64 { return b.comeAndGo(seed + i) }})
 	}
 	for _, p := range programs {
 		if p.trace == nil {
@@ -124,7 +125,8 @@ func (p *limitedProgram) meets(t *testing.T) {
 	r, limited := p.predicted, p.limited
 	// Pages that each stream gets before it needs them are much of a small program.
 	width, few := r.Needs-r.NeedsLeast, 8*sim.Granule
-	t.Logf("guard %s: %s, %.1f %% wide, %d to %d MiB held under that limit", r.Guard, r.Verdict(), 100*float64(width)/float64(r.Needs), limited.PeakReservedLeast>>20, limited.PeakReserved>>20)
+	t.Logf("guard %s: %s, %.1f %% wide, %d to %d MiB held under that limit", r.Guard, r.Verdict(),
+		100*float64(width)/float64(r.Needs), limited.PeakReservedLeast>>20, limited.PeakReserved>>20)
 	if width > r.Needs/10+few {
 		t.Errorf("an interval of %d to %d bytes says little", r.NeedsLeast, r.Needs)
 	}
@@ -134,8 +136,10 @@ func (p *limitedProgram) meets(t *testing.T) {
 	}
 	for range runs {
 		refused, stats := p.under(t, "enough", r.Needs, &bytes.Buffer{})
-		t.Logf("it held %d MiB, %d live at most, %d requests were refused", stats.ReservedHigh>>20, stats.PeakRequested>>20, refused)
-		if slack := stats.ReservedHigh/50 + few; refused > 0 || stats.ReservedHigh > r.Needs || stats.ReservedHigh+slack < min(r.NeedsLeast, limited.PeakReservedLeast) {
+		t.Logf("it held %d MiB, %d live at most, %d requests were refused", stats.ReservedHigh>>20, stats.PeakRequested>>20,
+			refused)
+		if slack := stats.ReservedHigh/50 + few; refused > 0 || stats.ReservedHigh > r.Needs ||
+			stats.ReservedHigh+slack < min(r.NeedsLeast, limited.PeakReservedLeast) {
 			t.Errorf("in %d bytes %d requests were refused, and %d bytes were held", r.Needs, refused, stats.ReservedHigh)
 		}
 	}
@@ -147,7 +151,8 @@ func (p *limitedProgram) meets(t *testing.T) {
 }
 
 // under runs the program in a runtime of its own.
-func (p *limitedProgram) under(t *testing.T, name string, memory uint64, log *bytes.Buffer) (refused uint64, stats core.Stats) {
+func (p *limitedProgram) under(t *testing.T, name string, memory uint64, log *bytes.Buffer) (refused uint64,
+	stats core.Stats) {
 	t.Run(name, func(t *testing.T) {
 		sink := logging.NewJSONSink(log, logging.Queue{Size: 1 << 17})
 		b := newBench(t, fencepost.Config{Resource: fencepost.Pool, Guard: p.guard, Streams: 64, Budget: memory, Pool: cuda.PoolConfig{Limit: memory}, LogSinks: []logging.Sink{sink}})

@@ -33,13 +33,17 @@ func TestNoStateOfTheQueueIsADeadlock(t *testing.T) {
 	for _, b := range []struct {
 		jobs           []admission.Job
 		passes, fewest int
-	}{{jobs[:small], 0, 10_000}, {jobs[:small], 1, 10_000}, {jobs[:small], 3, 10_000}, {guessing, 2, 50_000}, {jobs[:whole], 2, fewest}} {
+	}{
+		{jobs[:small], 0, 10_000}, {jobs[:small], 1, 10_000}, {jobs[:small], 3, 10_000}, {guessing, 2, 50_000},
+		{jobs[:whole], 2, fewest},
+	} {
 		got, err := admission.Explore(admission.Bounds{Jobs: b.jobs, Limits: []uint64{8, 5, 3, 0}, Passes: b.passes})
 		fmt.Printf("admission, %d jobs, %d may pass: %+v\n", len(b.jobs), b.passes, got)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.States < b.fewest || got.Refused == 0 || got.Short == 0 || got.GaveUp == 0 || got.Waiting < len(b.jobs)-1 || (got.Passed > 0) != (b.passes > 0) {
+		if got.States < b.fewest || got.Refused == 0 || got.Short == 0 || got.GaveUp == 0 || got.Waiting < len(b.jobs)-1 ||
+			(got.Passed > 0) != (b.passes > 0) {
 			t.Errorf("the exploration has become smaller")
 		}
 	}

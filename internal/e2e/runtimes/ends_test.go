@@ -58,11 +58,13 @@ func TestAnEndIsWholeWhereASinkDoesNotReturn(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "learned")
 				s := &unwinding{Sink: logging.NewRing(8), exits: exits}
 				s.op.Store(oplog.Op(0))
-				rt := e2e.OpenDirty(t, fencepost.Config{Streams: 2, LogSinks: []logging.Sink{s}, LearnedFile: file, CloseTimeout: time.Second})
+				rt := e2e.OpenDirty(t, fencepost.Config{Streams: 2, LogSinks: []logging.Sink{s}, LearnedFile: file,
+					CloseTimeout: time.Second})
 				job := func(name string) error {
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 					defer cancel()
-					return rt.Do(ctx, name, func(j *fencepost.Job) error { return e2e.ErrorOf(fencepost.Alloc[byte](j, 1<<20)) }, fencepost.Admit())
+					return rt.Do(ctx, name, func(j *fencepost.Job) error { return e2e.ErrorOf(fencepost.Alloc[byte](j, 1<<20)) },
+						fencepost.Admit())
 				}
 				for range 3 {
 					e2e.Succeed(t, "a job", job("known"))

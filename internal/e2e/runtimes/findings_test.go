@@ -155,7 +155,8 @@ func TestTheOracleTellsBlocksAtOneAddressApart(t *testing.T) {
 
 func TestTheGuardNamesVictimAndSuspect(t *testing.T) {
 	var heard atomic.Int64
-	rt := e2e.OpenDirty(t, fencepost.Config{Driver: e2e.Blind(t), Guard: "hunt", OnFinding: func(core.Finding) { heard.Add(1) }})
+	rt := e2e.OpenDirty(t, fencepost.Config{Driver: e2e.Blind(t), Guard: "hunt",
+		OnFinding: func(core.Finding) { heard.Add(1) }})
 	s := e2e.Lease(t, rt, "s")
 	b := e2e.Allocate(t, rt, 1000, s.ID(), "victim")
 	var canary [1]byte // what is written there must differ from it

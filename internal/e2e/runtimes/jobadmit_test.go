@@ -227,8 +227,8 @@ func TestTheFirstJobsOfAKindHaveAShareOfTheLimit(t *testing.T) {
 	nothingIsHeld(t, rt)
 }
 
-// Jobs of many unknown kinds do not wait for each other. Six eighths of the limit are reserved, and a
-// quarter is kept for the one of them that needs more.
+// Jobs of many unknown kinds do not wait for each other. Six eighths of the limit are reserved, and
+// a quarter is kept for the one of them that needs more.
 func TestAColdStartIsNotSerial(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Budget: 80_000, Guard: "off", Streams: 16})
 	var inside atomic.Int32
@@ -282,7 +282,8 @@ func TestAGuessIsNoMoreThanThereIs(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		err := rt.Do(ctx, "cold", nothing, fencepost.Admit())
-		if expect.Error(t, err, context.DeadlineExceeded, "one that waits for its guess"); !strings.Contains(err.Error(), "being learned") {
+		if expect.Error(t, err, context.DeadlineExceeded, "one that waits for its guess"); !strings.Contains(err.Error(),
+			"being learned") {
 			t.Error(err)
 		}
 		return nil
@@ -398,7 +399,8 @@ func TestAJobThatNeedsNothingIsLearned(t *testing.T) {
 	e2e.Succeed(t, "one of them", rt.Do(t.Context(), "lookup", func(j *fencepost.Job) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		return errors.Join(rt.Do(ctx, "lookup", nothing, fencepost.Admit()), rt.Do(ctx, "sort", needing(1000), rows(100), fencepost.Admit()))
+		return errors.Join(rt.Do(ctx, "lookup", nothing, fencepost.Admit()),
+			rt.Do(ctx, "sort", needing(1000), rows(100), fencepost.Admit()))
 	}, fencepost.Admit()))
 	nothingIsHeld(t, rt)
 }
@@ -409,7 +411,8 @@ func TestRuntimesWithOneFileLearnTogether(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)
 	var all []*fencepost.Runtime
-	for _, cfg := range []fencepost.Config{{LearnedFile: "learned"}, {LearnedFile: filepath.Join(folder, "learned")}, {LearnedFile: "./learned", Learned: new(admit.Model)}} {
+	for _, cfg := range []fencepost.Config{{LearnedFile: "learned"}, {LearnedFile: filepath.Join(folder, "learned")},
+		{LearnedFile: "./learned", Learned: new(admit.Model)}} {
 		cfg.Device, cfg.Budget, cfg.Guard = fencepost.Sim, 1<<20, "off"
 		all = append(all, must.Get(fencepost.Open(t.Context(), cfg))(t))
 	}
@@ -702,7 +705,8 @@ func runServices(t *testing.T, of kinds, orders uint64, shares int) {
 		first := serve(t, of, orders, budget, 16, model)
 		s := serveAll(t, of, orders, budget, 16, model)
 		t.Logf("%d %% of %d KiB: %v with admission, %v more to learn with %d that fail, %d fail, %d of %d under, %.3f over, 99 %% wait less than %v; %v with the best semaphore, of %d; without either %d fail",
-			share, all.peak>>10, s.took, first.took-s.took/time.Duration(orders), first.cold, s.failed+first.failed, s.under, s.known, s.over, s.waits[len(s.waits)*99/100], best.took, slots, serve(t, of, 0, budget, 16, nil).failed)
+			share, all.peak>>10, s.took, first.took-s.took/time.Duration(orders), first.cold, s.failed+first.failed, s.under,
+			s.known, s.over, s.waits[len(s.waits)*99/100], best.took, slots, serve(t, of, 0, budget, 16, nil).failed)
 		if s.failed+first.failed > 0 || s.took*9 > best.took*10 || s.under*100 > s.known || s.over > .15 {
 			t.Errorf("with %d %%: %d failed, %d of %d were under-reserved, %.3f over-reserved, and it took %v where the best semaphore takes %v", share, s.failed+first.failed, s.under, s.known, s.over, s.took, best.took)
 		}

@@ -118,7 +118,8 @@ func TestARefusalSaysWhatStoodBeforeTheJob(t *testing.T) {
 			if !ok {
 				t.Fatalf("got %v", err)
 			}
-			if w := short.Wait; w.Ahead != 1 || w.AheadBytes != 60<<10 || w.First != "large" || w.For < 5*time.Millisecond || w.Learning || short.Remaining != 48<<10 {
+			if w := short.Wait; w.Ahead != 1 || w.AheadBytes != 60<<10 || w.First != "large" || w.For < 5*time.Millisecond ||
+				w.Learning || short.Remaining != 48<<10 {
 				t.Errorf("behind another: %+v", short)
 			}
 			if told := log.newest(t); told == nil || told.Wait != short.Wait {
@@ -133,7 +134,8 @@ func TestARefusalSaysWhatStoodBeforeTheJob(t *testing.T) {
 			}()
 			err = rt.Do(ending, "small", nothing, fencepost.Reserve(8<<10, time.Hour))
 			waited, ok := errors.AsType[*core.WaitError](err)
-			if !ok || !errors.Is(err, context.Canceled) || waited.Wait.Ahead != 1 || waited.Wait.First != "large" || waited.Requested != 8<<10 || waited.Tag != "small" || waited.Wait.For == 0 {
+			if !ok || !errors.Is(err, context.Canceled) || waited.Wait.Ahead != 1 || waited.Wait.First != "large" ||
+				waited.Requested != 8<<10 || waited.Tag != "small" || waited.Wait.For == 0 {
 				t.Errorf("its context ended: %v", err)
 			}
 			e2e.Succeed(t, "giving the claim back", rt.ReleaseClaim(t.Context(), claim.ID))

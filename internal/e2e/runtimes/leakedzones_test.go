@@ -30,7 +30,8 @@ func leakOverrun(t *testing.T, rt *fencepost.Runtime) (victim core.Block) {
 func TestTheRedZonesOfABlockThatIsNeverFreedAreComparedByClose(t *testing.T) {
 	for _, guard := range []string{"sample:1", "sample", "hunt", "hunt:bisect", "hunt:delay", "hunt:unmap", "hunt:bisect+delay+unmap"} {
 		t.Run(guard, func(t *testing.T) {
-			rt := e2e.OpenDirty(t, fencepost.Config{Driver: e2e.Blind(t), Guard: fencepost.GuardMode(guard), GuardConfig: debugguard.Config{HuntTags: []core.Tag{"victim", "bystander"}}})
+			rt := e2e.OpenDirty(t, fencepost.Config{Driver: e2e.Blind(t), Guard: fencepost.GuardMode(guard),
+				GuardConfig: debugguard.Config{HuntTags: []core.Tag{"victim", "bystander"}}})
 			victim := leakOverrun(t, rt)
 			left, err := rt.Close(t.Context())
 			if err != nil || len(left.Leaks) != 2 {

@@ -32,7 +32,8 @@ func TestAFullStreamPoolNamesTheLongestLease(t *testing.T) {
 		}
 		cancel()
 	}()
-	if _, err := rt.Streams().Acquire(ctx, "late"); !errors.Is(err, cuda.ErrNoStream) || !errors.Is(err, context.Canceled) {
+	if _, err := rt.Streams().Acquire(ctx, "late"); !errors.Is(err, cuda.ErrNoStream) ||
+		!errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want a wait bounded by the context", err)
 	}
 	if st := rt.Streams().Stats(); st.Refused != 2 || st.Leased != 2 || st.Waiting != 0 {

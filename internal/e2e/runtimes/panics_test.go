@@ -59,9 +59,9 @@ func (b *bomb) call(f func()) (returned bool) {
 	return true
 }
 
-// A panic of any call of the user's code, in any layer, loses no block, byte or launch that a caller did
-// not get. The test takes some 12 seconds: a program runs for each call. With -short every third call
-// panics.
+// A panic of any call of the user's code, in any layer, loses no block, byte or launch that a
+// caller did not get. The test takes some 12 seconds: a program runs for each call. With -short
+// every third call panics.
 func TestAPanicOfTheUsersCodeLosesNothing(t *testing.T) {
 	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
 		for _, guard := range []fencepost.GuardMode{"off", "ledger", "sample:1", "hunt:bisect", "hunt:unmap"} {
@@ -87,10 +87,12 @@ func TestAPanicOfTheUsersCodeLosesNothing(t *testing.T) {
 // whether there was one.
 func explodes(t *testing.T, backend fencepost.Backend, guard fencepost.GuardMode, n int64) bool {
 	ctx, b := context.Background(), &bomb{}
-	cfg := fencepost.Config{Driver: e2e.Blind(t), Resource: backend, Guard: guard, LogLevel: logging.Uses, LogSinks: []logging.Sink{b},
+	cfg := fencepost.Config{Driver: e2e.Blind(t), Resource: backend, Guard: guard, LogLevel: logging.Uses,
+		LogSinks:       []logging.Sink{b},
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(b)), OnFinding: func(core.Finding) { b.step() }}
 	cfg.Findings.Logger = slog.New(b)
-	cfg.Async.ReapInterval, cfg.Pool.ReapInterval = -1, -1 // the calls are counted, and those beside the program would differ
+	// the calls are counted, and those beside the program would differ
+	cfg.Async.ReapInterval, cfg.Pool.ReapInterval = -1, -1
 	cfg.GuardConfig.Advanced.UpkeepInterval = -1
 	rt := e2e.OpenDirty(t, cfg)
 	s, err := rt.Streams().Acquire(ctx, "s")

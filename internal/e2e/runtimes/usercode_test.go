@@ -26,10 +26,12 @@ import (
 
 // The program's code that a runtime calls, and the steps in which it does.
 var (
-	callbacks = []string{"sink", "sampler", "span start", "span end", "logger", "OnFinding", "OnHealth", "OnStop", "TelemetryLost", "listener",
+	callbacks = []string{"sink", "sampler", "span start", "span end", "logger", "OnFinding", "OnHealth", "OnStop",
+		"TelemetryLost", "listener",
 		"writer", "OnError", "layer around the guard", "layer around the budget"}
-	userSteps = []string{"allocate", "launch", "free", "reap", "finding", "oracle", "refusal", "reserve", "job", "job's end", "guard", "Close"}
-	acts      = []string{"panics", "exits", "blocks", "calls back", "closes"}
+	userSteps = []string{"allocate", "launch", "free", "reap", "finding", "oracle", "refusal", "reserve", "job",
+		"job's end", "guard", "Close"}
+	acts = []string{"panics", "exits", "blocks", "calls back", "closes"}
 )
 
 // userCode is the program's code, in all the ways in which a runtime calls it: at one step one of
@@ -104,7 +106,8 @@ func (u *userCode) callsBack() {
 		}
 	})
 	call("a job", func(ctx context.Context) {
-		_ = rt.Do(ctx, "called back", func(j *fencepost.Job) error { return e2e.ErrorOf(fencepost.Alloc[byte](j, 4096)) }, fencepost.Reserve(8192, 0))
+		_ = rt.Do(ctx, "called back", func(j *fencepost.Job) error { return e2e.ErrorOf(fencepost.Alloc[byte](j, 4096)) },
+			fencepost.Reserve(8192, 0))
 	})
 	call("ReapPending", func(ctx context.Context) { _ = rt.ReapPending(ctx) })
 	call("Drain", func(ctx context.Context) { _ = rt.Drain(ctx) })
@@ -292,17 +295,20 @@ func (u *userCode) stops(rt *fencepost.Runtime) {
 // userCodeActs runs a program, and reports whether its code was called at the step.
 func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.GuardMode, callback, at, act string) bool {
 	ctx := context.Background()
-	u := &userCode{callback: callback, act: act, at: at, acting: make(chan struct{}), acted: make(chan struct{}), release: make(chan struct{}), guard: guard, bound: hangs / 4}
+	u := &userCode{callback: callback, act: act, at: at, acting: make(chan struct{}), acted: make(chan struct{}),
+		release: make(chan struct{}), guard: guard, bound: hangs / 4}
 	if act == "closes" {
 		u.bound = 50 * time.Millisecond
 	}
 	u.step.Store("Open")
 	written := logging.NewJSONSink(u, logging.Queue{Delay: time.Millisecond, OnError: func(error) { u.called("OnError") }})
-	cfg := fencepost.Config{Resource: backend, Guard: guard, LogLevel: logging.Uses, LogSinks: []logging.Sink{u, written}, Streams: 4, CloseTimeout: time.Second,
+	cfg := fencepost.Config{Resource: backend, Guard: guard, LogLevel: logging.Uses, LogSinks: []logging.Sink{u, written},
+		Streams: 4, CloseTimeout: time.Second,
 		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(u), sdktrace.WithSpanProcessor(u)),
 		OnFinding:      func(core.Finding) { u.called("OnFinding") }, OnHealth: func(core.Health) { u.called("OnHealth") },
 		TelemetryLost: func() uint64 { u.called("TelemetryLost"); return 0 },
-		Layers:        fencepost.Layers{AroundBudget: u.layer("layer around the budget"), AroundGuard: u.layer("layer around the guard")}}
+		Layers: fencepost.Layers{AroundBudget: u.layer("layer around the budget"),
+			AroundGuard: u.layer("layer around the guard")}}
 	cfg.Findings.Logger = slog.New(u)
 	if callback == "OnStop" {
 		cfg.GuardPolicy, cfg.OnStop = fencepost.PolicyStop, func(core.Finding) { u.called("OnStop") }
@@ -377,7 +383,8 @@ func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.Guard
 		one, two = a, b
 	})
 	run("launch", func() {
-		_ = rt.LaunchNamed(ctx, "x", core.DefaultStream, []core.Use{{Block: known(&one).ID, Access: core.Write}}, func(context.Context) error { return nil })
+		_ = rt.LaunchNamed(ctx, "x", core.DefaultStream, []core.Use{{Block: known(&one).ID, Access: core.Write}},
+			func(context.Context) error { return nil })
 	})
 	run("free", func() { _, _ = rt.Deallocate(ctx, known(&one).ID) })
 	run("reap", func() { _, _ = rt.ReapPending(ctx), rt.Drain(ctx) })

@@ -71,13 +71,15 @@ func TestAFindingOfTheOracleNamesTheLaunchInItsTrace(t *testing.T) {
 			t.Fatalf("guard %s: %d launches and %d findings are traced", guard, len(launches), len(findings))
 		}
 		u, launch := f.Suspects[0], launches[0].SpanContext()
-		if u.Launch != "guilty" || u.Stream != s.ID() || u.Access != core.Write || u.LaunchID == 0 || u.Tags[0] != "victim" || u.Span.SpanID != launch.SpanID() {
+		if u.Launch != "guilty" || u.Stream != s.ID() || u.Access != core.Write || u.LaunchID == 0 ||
+			u.Tags[0] != "victim" || u.Span.SpanID != launch.SpanID() {
 			t.Errorf("guard %s: it suspects %+v", guard, u)
 		}
 		if findings[0].Parent().SpanID() != launch.SpanID() {
 			t.Errorf("guard %s: the finding hangs under %v", guard, findings[0].Parent().SpanID())
 		}
-		if at := strings.Join(f.CallStack.Lines(), "\n"); !strings.Contains(at, "TestAFindingOfTheOracleNamesTheLaunchInItsTrace") {
+		if at := strings.Join(f.CallStack.Lines(), "\n"); !strings.Contains(at,
+			"TestAFindingOfTheOracleNamesTheLaunchInItsTrace") {
 			t.Errorf("guard %s: it was called at\n%s", guard, at)
 		}
 		if got := len(f.Uses) == 1 && f.Uses[0].Launch == "guilty" && f.Uses[0].LaunchID != 0; got != known || !known && len(f.Uses)+len(f.AllocStack) != 0 {

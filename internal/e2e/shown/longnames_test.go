@@ -70,7 +70,8 @@ var takesNames = map[string]func(ctx context.Context, rt *fencepost.Runtime, s *
 		})
 	},
 	"Do with Admit": func(ctx context.Context, rt *fencepost.Runtime, _ *cuda.Lease, name string) error {
-		return rt.Do(ctx, name, func(*fencepost.Job) error { return nil }, fencepost.Admit(), fencepost.Shape(name, 1), fencepost.Shape(name, 2))
+		return rt.Do(ctx, name, func(*fencepost.Job) error { return nil }, fencepost.Admit(), fencepost.Shape(name, 1),
+			fencepost.Shape(name, 2))
 	},
 	"Do that is refused": func(ctx context.Context, rt *fencepost.Runtime, _ *cuda.Lease, name string) error {
 		return refused(rt.Do(ctx, name, func(*fencepost.Job) error { return nil }, fencepost.Reserve(1<<40, 0)))
@@ -217,7 +218,8 @@ func TestANameThatIsNoUTF8IsValidWhereverItShows(t *testing.T) {
 			var text, found e2e.LockedText
 			sinks := []logging.Sink{logging.NewJSONSink(&lines, logging.Queue{}), logging.NewCSVSink(&csv, logging.Queue{}),
 				logging.NewSlogSink(slog.New(slog.NewTextHandler(&text, nil)), logging.Queue{})}
-			cfg := fencepost.Config{Guard: fencepost.GuardMode(level), Budget: 64 << 20, LogLevel: logging.Uses, LogSinks: sinks, Incidents: filepath.Join(t.TempDir(), "i")}
+			cfg := fencepost.Config{Guard: fencepost.GuardMode(level), Budget: 64 << 20, LogLevel: logging.Uses,
+				LogSinks: sinks, Incidents: filepath.Join(t.TempDir(), "i")}
 			cfg.Findings.Logger = slog.New(slog.NewTextHandler(&found, nil))
 			cfg.GuardConfig.HuntTags = []core.Tag{"tag\xff"}
 			rt, recorder := e2e.TracedRuntime(t, cfg)
@@ -230,7 +232,8 @@ func TestANameThatIsNoUTF8IsValidWhereverItShows(t *testing.T) {
 			for _, s := range sinks {
 				e2e.Succeed(t, "close of a sink", s.Close(t.Context()))
 			}
-			shown["json lines"], shown["csv"], shown["slog"], shown["log of findings"] = lines.String(), csv.String(), text.String(), found.String()
+			shown["json lines"], shown["csv"], shown["slog"], shown["log of findings"] = lines.String(), csv.String(),
+				text.String(), found.String()
 			for place, text := range shown {
 				if !strings.HasSuffix(place, "pytorch") && !utf8.ValidString(text) || // that one is a pickle, of bytes
 					strings.Contains(text, `\xff`) || strings.Contains(text, `\xfe`) {

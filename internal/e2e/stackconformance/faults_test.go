@@ -93,7 +93,9 @@ var byDevice = map[string]kind{
 }
 
 // The device's methods that inject nothing, without a kernel that faults or at all, or end what another injects.
-var harmless = []string{"BlockBegins", "BlockEnds", "BlockIsOwned", "BlockIsWithheld", "Books", "Calls", "FalseSuccess", "FindingCount", "Findings", "HostTime", "LaunchBegins", "LaunchEnds", "RegisterModule", "ReleaseEvents", "ResetFindings", "String", "UseRecorded", "WatchFaults"}
+var harmless = []string{"BlockBegins", "BlockEnds", "BlockIsOwned", "BlockIsWithheld", "Books", "Calls",
+	"FalseSuccess", "FindingCount", "Findings", "HostTime", "LaunchBegins", "LaunchEnds", "RegisterModule",
+	"ReleaseEvents", "ResetFindings", "String", "UseRecorded", "WatchFaults"}
 
 func TestEveryFaultOfTheDeviceIsHere(t *testing.T) {
 	device, contract := reflect.TypeFor[*sim.Device](), reflect.TypeFor[driver.Driver]()

@@ -93,9 +93,9 @@ type Report struct {
 	course course
 }
 
-// Predict plays the trace. It takes a dozen replays, of some microseconds a row, and some thirty more
-// where runs differ. Errors are those of the stack, [core.InvalidRequestError] for an impossible
-// machine, and ctx's. It blocks until it has played all, or ctx ends.
+// Predict plays the trace. It takes a dozen replays, of some microseconds a row, and some thirty
+// more where runs differ. Errors are those of the stack, [core.InvalidRequestError] for an
+// impossible machine, and ctx's. It blocks until it has played all, or ctx ends.
 func Predict(ctx context.Context, t *alloctrace.Trace, m Machine) (*Report, error) {
 	if m.Memory > 0 && m.Memory < sim.Granule || m.Memory > MostMemory {
 		return nil, invalid("--memory", fmt.Sprintf("%d bytes: say %d to %d", m.Memory, sim.Granule, uint64(MostMemory)))
@@ -159,9 +159,11 @@ func (p *plan) predict(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{File: p.trace.Name, Format: p.trace.Format.String(), Resource: enough.report.Resource, Memory: p.machine.Memory, Plays: 1 + len(p.others),
-		LowerBounds: enough.report.LowerBounds || p.earlierBlocks > 0 || p.trace.Holes != alloctrace.NoHoles, Uncertain: p.trace.Holes == alloctrace.UnknownHoles,
-		Earlier: p.earlierBytes + p.machine.Resident, Failed: enough.report.RecordedFailures, Guard: p.guard()}
+	r := &Report{File: p.trace.Name, Format: p.trace.Format.String(), Resource: enough.report.Resource,
+		Memory: p.machine.Memory, Plays: 1 + len(p.others),
+		LowerBounds: enough.report.LowerBounds || p.earlierBlocks > 0 || p.trace.Holes != alloctrace.NoHoles,
+		Uncertain:   p.trace.Holes == alloctrace.UnknownHoles,
+		Earlier:     p.earlierBytes + p.machine.Resident, Failed: enough.report.RecordedFailures, Guard: p.guard()}
 	asked, at := p.machine.Memory, enough
 	if asked > 0 {
 		if at, err = p.try(ctx, asked, p.least); err != nil {
@@ -256,8 +258,9 @@ func (p *plan) enough(ctx context.Context) (*outcome, error) {
 	}
 }
 
-// needs is the smallest memory on which the least play is refused nothing, and how much smaller it may
-// be. at is nil, or the outcome on the memory that was asked about, with which the answer agrees.
+// needs is the smallest memory on which the least play is refused nothing, and how much smaller it
+// may be. at is nil, or the outcome on the memory that was asked about, with which the answer
+// agrees.
 func (p *plan) needs(ctx context.Context, enough, at *outcome) (memory, within uint64, err error) {
 	low, high := enough.peakLive, granules(enough.holds())
 	if p.machine.Jobs > 0 {
@@ -301,8 +304,8 @@ func (p *plan) needs(ctx context.Context, enough, at *outcome) (memory, within u
 	return max(high, sim.Granule), step, nil
 }
 
-// promise is the first memory, from least on, on which no play is refused anything. Random plays are a
-// sample of what may happen, so it adds a cushion.
+// promise is the first memory, from least on, on which no play is refused anything. Random plays
+// are a sample of what may happen, so it adds a cushion.
 func (p *plan) promise(ctx context.Context, least uint64) (memory uint64, err error) {
 	if len(p.others) == 0 {
 		return least, nil
@@ -323,9 +326,9 @@ func (p *plan) promise(ctx context.Context, least uint64) (memory uint64, err er
 	}
 }
 
-// cushion is a hundredth: about the difference between the best and the worst of many draws on recorded
-// programs. It also covers what the pool does by this machine's clock: it grows faster if it grew just
-// before.
+// cushion is a hundredth: about the difference between the best and the worst of many draws on
+// recorded programs. It also covers what the pool does by this machine's clock: it grows faster if
+// it grew just before.
 func cushion(memory uint64) uint64 { return max(memory/100, 2*sim.Granule) }
 
 // allFit reports whether no play is refused anything.

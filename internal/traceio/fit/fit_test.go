@@ -108,7 +108,9 @@ func TestAPredictionIsWhatTheProgramMeets(t *testing.T) {
 		t.Run(fmt.Sprintf("%d/seed=%d", round, seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			cfg := fencepost.Config{Resource: []fencepost.Backend{fencepost.Pool, fencepost.Async, fencepost.Direct}[max(0, random.IntN(5)-2)],
-				Guard: []fencepost.GuardMode{fencepost.GuardOff, fencepost.GuardLedger, fencepost.GuardSample}[random.IntN(3)], Pool: cuda.PoolConfig{ReapInterval: -1}, Async: cuda.AsyncConfig{ReapInterval: -1}}
+				Guard: []fencepost.GuardMode{fencepost.GuardOff, fencepost.GuardLedger,
+					fencepost.GuardSample}[random.IntN(3)], Pool: cuda.PoolConfig{ReapInterval: -1},
+				Async: cuda.AsyncConfig{ReapInterval: -1}}
 			steps, uses := program(random), random.IntN(2) == 1 && cfg.Resource == fencepost.Pool
 			_, _, log := run(t, steps, uses, cfg)
 			trace, machine := read(t, log), fit.Machine{Resource: cfg.Resource}
@@ -120,9 +122,11 @@ func TestAPredictionIsWhatTheProgramMeets(t *testing.T) {
 			if over := needs.Needs - needs.NeedsLeast; over > needs.Needs/10+needs.Quarantined+8<<20 {
 				t.Errorf("over %s: it needs %d to %d bytes", cfg.Resource, needs.NeedsLeast, needs.Needs)
 			}
-			for _, memory := range []uint64{needs.PeakLive * 9 / 10, needs.NeedsLeast - needs.Within, needs.Needs, needs.Needs + uint64(random.Int64N(1<<28))} {
+			for _, memory := range []uint64{needs.PeakLive * 9 / 10, needs.NeedsLeast - needs.Within, needs.Needs,
+				needs.Needs + uint64(random.Int64N(1<<28))} {
 				machine.Memory = max(memory, sim.Granule)
-				if live := needs.PeakLive - needs.Quarantined; (uses || needs.Plays > 1) && live <= machine.Memory && machine.Memory < needs.Needs {
+				if live := needs.PeakLive - needs.Quarantined; (uses || needs.Plays > 1) && live <= machine.Memory &&
+					machine.Memory < needs.Needs {
 					continue
 				}
 				r := must.Get(fit.Predict(t.Context(), trace, machine))(t)
@@ -138,7 +142,8 @@ func TestAPredictionIsWhatTheProgramMeets(t *testing.T) {
 						cfg.Resource, cfg.Guard, machine.Memory, r.Fits, r.Margin, r.Plays, r.Guard, refused)
 				}
 				if r.Fits && (r.PeakLive < stats.PeakRequested || r.PeakLive > stats.PeakRequested+r.Quarantined) {
-					t.Errorf("%d bytes live at most, predicted %d, of which quarantine may have %d", stats.PeakRequested, r.PeakLive, r.Quarantined)
+					t.Errorf("%d bytes live at most, predicted %d, of which quarantine may have %d", stats.PeakRequested, r.PeakLive,
+						r.Quarantined)
 				}
 				held := max(stats.ReservedHigh, stats.PeakBytes)
 				least, most, slack := r.PeakReservedLeast, r.PeakReserved, held/50+margin+sim.Granule

@@ -88,10 +88,12 @@ func TestAnAdmissionKeepsItsWord(t *testing.T) {
 		}
 		atOnce := 1 + random.IntN(6)
 		r := l.predict(t, fit.Machine{Memory: memory, Jobs: atOnce})
-		if j := r.Jobs; j.Refused != never || j.Most > atOnce || j.Reserved > memory || r.Refused > 0 || r.PeakLive > j.Reserved || r.Fits != (memory >= r.Needs) || r.NeedsLeast != j.NeedsForAny {
+		if j := r.Jobs; j.Refused != never || j.Most > atOnce || j.Reserved > memory || r.Refused > 0 ||
+			r.PeakLive > j.Reserved || r.Fits != (memory >= r.Needs) || r.NeedsLeast != j.NeedsForAny {
 			t.Errorf("%d bytes, %d at once: %+v\n%+v", memory, atOnce, r, *j)
 		}
-		if needed := l.predict(t, fit.Machine{Jobs: atOnce}); needed.PeakLive > needed.Needs || needed.PeakReserved > needed.Needs {
+		if needed := l.predict(t, fit.Machine{Jobs: atOnce}); needed.PeakLive > needed.Needs ||
+			needed.PeakReserved > needed.Needs {
 			t.Errorf("it needs %d bytes and has %d live and %d held at once", needed.Needs, needed.PeakLive, needed.PeakReserved)
 		}
 		all := l.predict(t, fit.Machine{Memory: r.Jobs.NeedsForAll, Jobs: 100})

@@ -79,11 +79,14 @@ func (r *Report) Verdict() string {
 	percent := 100 * float64(r.Margin) / float64(r.Memory)
 	switch {
 	case r.Fits:
-		return fmt.Sprintf("fits: needs %s of %s, which leaves %s (%.1f %%)", needs, Size(r.Memory), Size(uint64(r.Margin)), percent)
+		return fmt.Sprintf("fits: needs %s of %s, which leaves %s (%.1f %%)", needs, Size(r.Memory), Size(uint64(r.Margin)),
+			percent)
 	case r.Memory >= r.NeedsLeast:
-		return fmt.Sprintf("may not fit: needs %s of %s, which is %s (%.1f %%) too little to be sure", needs, Size(r.Memory), Size(uint64(-r.Margin)), -percent)
+		return fmt.Sprintf("may not fit: needs %s of %s, which is %s (%.1f %%) too little to be sure", needs, Size(r.Memory),
+			Size(uint64(-r.Margin)), -percent)
 	}
-	return fmt.Sprintf("does not fit: needs %s of %s, which is %s (%.1f %%) too little", needs, Size(r.Memory), Size(uint64(max(0, -r.Margin))), -percent)
+	return fmt.Sprintf("does not fit: needs %s of %s, which is %s (%.1f %%) too little", needs, Size(r.Memory),
+		Size(uint64(max(0, -r.Margin))), -percent)
 }
 
 // Interval is what is needed, for people.

@@ -23,7 +23,8 @@ func TestAPrintedSizeIsAtLeastWhatItStandsFor(t *testing.T) {
 			t.Fatalf("%d is printed as %s", n, fit.Size(n))
 		}
 	})
-	for n, want := range map[uint64]string{640: "640 B", 1 << 20: "1.0 MiB", 10 << 20: "10.0 MiB", 10<<20 + 1: "10.1 MiB", 1<<30 - 1: "1.0 GiB", 3 << 29: "1.500 GiB"} {
+	for n, want := range map[uint64]string{640: "640 B", 1 << 20: "1.0 MiB", 10 << 20: "10.0 MiB", 10<<20 + 1: "10.1 MiB",
+		1<<30 - 1: "1.0 GiB", 3 << 29: "1.500 GiB"} {
 		if got := fit.Size(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}

@@ -30,15 +30,15 @@ type play struct {
 	lags, shares bool
 }
 
-// unbounded samples a block for each mean number of bytes, as if its rate had no bound. A program that
-// runs much faster than recorded meets such a guard.
+// unbounded samples a block for each mean number of bytes, as if its rate had no bound. A program
+// that runs much faster than recorded meets such a guard.
 const unbounded fencepost.GuardMode = "sample:67108864"
 
 // draws is how many plays the upper end must pass, where a play is random.
 const draws = 8
 
-// choosePlays finds the play that needs least, and those that the upper end must pass. There are none of
-// the latter if every run goes like the first.
+// choosePlays finds the play that needs least, and those that the upper end must pass. There are
+// none of the latter if every run goes like the first.
 func (p *plan) choosePlays() {
 	setting, err := debugguard.ParseMode(string(p.machine.Guard)) // an unknown one is refused when it is played
 	guards := []fencepost.GuardMode{p.machine.Guard}
@@ -69,7 +69,8 @@ func (p *plan) choosePlays() {
 		p.others = []play{{guard: p.machine.Guard, lags: true}}
 	case late:
 		for i := range draws / 2 {
-			p.others = append(p.others, play{guard: p.least.guard, padded: p.least.padded, seed: uint64(i), lags: true, shares: i%2 == 1})
+			p.others = append(p.others, play{guard: p.least.guard, padded: p.least.padded, seed: uint64(i), lags: true,
+				shares: i%2 == 1})
 		}
 	}
 }
@@ -126,9 +127,12 @@ func (p *plan) try(ctx context.Context, memory uint64, one play) (_ *outcome, er
 	}
 	var recorded atomic.Int64 // nanoseconds
 	began := time.Now()
-	cfg := fencepost.Config{Device: fencepost.Sim, Resource: p.machine.Resource, Guard: one.guard, Streams: 256, Budget: memory,
-		Sim: sim.Config{Bytes: memory / sim.Granule * sim.Granule}, Pool: cuda.PoolConfig{ReapInterval: -1}, Async: cuda.AsyncConfig{ReapInterval: -1},
-		GuardConfig: debugguard.Config{Advanced: debugguard.Advanced{UpkeepInterval: -1, SampleSeed: one.seed, Now: func() time.Time { return began.Add(time.Duration(recorded.Load())) }}}}
+	cfg := fencepost.Config{Device: fencepost.Sim, Resource: p.machine.Resource, Guard: one.guard, Streams: 256,
+		Budget: memory,
+		Sim:    sim.Config{Bytes: memory / sim.Granule * sim.Granule}, Pool: cuda.PoolConfig{ReapInterval: -1},
+		Async: cuda.AsyncConfig{ReapInterval: -1},
+		GuardConfig: debugguard.Config{Advanced: debugguard.Advanced{UpkeepInterval: -1, SampleSeed: one.seed,
+			Now: func() time.Time { return began.Add(time.Duration(recorded.Load())) }}}}
 	if one.lags {
 		cfg.Sim.Schedule = sim.Seeded(one.seed)
 	}

@@ -105,7 +105,8 @@ func TestARecordedFailureIsExplained(t *testing.T) {
 		"free,0x1500,768,7", "allocate failure,(nil),1024,9", "free,0x1000,1280,7", "allocate failure,(nil),2048,9"))
 	want := []replay.Failure{{Line: 6, Bytes: 1024, Stream: 9, Live: 1536, LiveBlocks: 2, LargestFree: 768}, {Line: 8, Bytes: 2048, Stream: 9, Live: 256, LiveBlocks: 1, LargestFree: 2048}}
 	for i := range r.Failures {
-		if text := r.Failures[i].Text; !strings.HasPrefix(text, fmt.Sprintf("line %d: %d bytes", r.Failures[i].Line, r.Failures[i].Bytes)) {
+		if text := r.Failures[i].Text; !strings.HasPrefix(text,
+			fmt.Sprintf("line %d: %d bytes", r.Failures[i].Line, r.Failures[i].Bytes)) {
 			t.Errorf("it says %s", text)
 		}
 		r.Failures[i].Text = ""

@@ -107,7 +107,8 @@ func TestAnUnknownBugIsRefusedWithTheKindsThereAre(t *testing.T) {
 	if err == nil {
 		t.Fatal("gremlins can be planted")
 	}
-	want := []string{"double-free", "foreign-free", "leak", "missing-fence", "oob-read", "oob-write", "oom", "stale-handle", "sticky-error",
+	want := []string{"double-free", "foreign-free", "leak", "missing-fence", "oob-read", "oob-write", "oom",
+		"stale-handle", "sticky-error",
 		"uaf-read", "uaf-write", "underflow", "use-before-alloc-ready"}
 	if !slices.Equal(Kinds(), want) {
 		t.Errorf("kinds %q, want %q", Kinds(), want)

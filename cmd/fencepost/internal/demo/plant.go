@@ -56,22 +56,31 @@ var bugs = map[core.FindingKind]bug{
 	names.FindingUseAfterFreeRead: {plant: plantUseAfterFreeRead,
 		blind:    "a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, or a hunt that takes freed blocks off the map (--guard=hunt:unmap), where a core dump of the GPU names the access",
 		unmapped: "the hunt had taken the memory off the map, and no core dump of the GPU named the read: \"fencepost guard\" says whether faults are named, or why not"},
-	names.FindingOutOfBoundsRead:  {plantOutOfBoundsRead, "a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, where it lands in memory without an owner", ""},
-	names.FindingOutOfBoundsWrite: {plantOutOfBounds, "a write behind the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner", ""},
-	names.FindingUnderflow:        {plantUnderflow, "a write in front of the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner", ""},
-	names.FindingDoubleFree:       {plantDoubleFree, "a second free is refused in every tier, but only the ledger can tell whose block it was (--guard=ledger or more)", ""},
-	names.FindingForeignFree:      {plantForeignFree, "a foreign free is refused in every tier, but only the ledger reports it (--guard=ledger or more)", ""},
-	names.FindingStaleHandle:      {plantStaleHandle, "a stale handle is refused in every tier, but only the ledger can tell whose it was (--guard=ledger or more)", ""},
-	names.FindingMissingFence:     {plantMissingFence, "an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report the race", ""},
-	names.FindingUseBeforeAlloc:   {plantUseBeforeAlloc, "an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report it", ""},
-	names.FindingLeak:             {plantLeak, "the leak should have been listed by Close", ""},
-	names.FindingOutOfMemory:      {plantOutOfMemory, "the device should have run out of memory", ""},
-	names.FindingStickyError:      {plantStickyError, "the device did not fault on the illegal address", ""},
+	names.FindingOutOfBoundsRead: {plantOutOfBoundsRead,
+		"a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, where it lands in memory without an owner", ""},
+	names.FindingOutOfBoundsWrite: {plantOutOfBounds,
+		"a write behind the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner", ""},
+	names.FindingUnderflow: {plantUnderflow,
+		"a write in front of the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in memory without an owner", ""},
+	names.FindingDoubleFree: {plantDoubleFree,
+		"a second free is refused in every tier, but only the ledger can tell whose block it was (--guard=ledger or more)", ""},
+	names.FindingForeignFree: {plantForeignFree,
+		"a foreign free is refused in every tier, but only the ledger reports it (--guard=ledger or more)", ""},
+	names.FindingStaleHandle: {plantStaleHandle,
+		"a stale handle is refused in every tier, but only the ledger can tell whose it was (--guard=ledger or more)", ""},
+	names.FindingMissingFence: {plantMissingFence,
+		"an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report the race", ""},
+	names.FindingUseBeforeAlloc: {plantUseBeforeAlloc,
+		"an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report it", ""},
+	names.FindingLeak:        {plantLeak, "the leak should have been listed by Close", ""},
+	names.FindingOutOfMemory: {plantOutOfMemory, "the device should have run out of memory", ""},
+	names.FindingStickyError: {plantStickyError, "the device did not fault on the illegal address", ""},
 }
 
 // oracleOnly are the kinds that only the simulated device's oracle sees,
 // and elsewhere is what a judgement on a GPU, which has none, adds.
-var oracleOnly = []core.FindingKind{names.FindingUseAfterFreeRead, names.FindingOutOfBoundsRead, names.FindingMissingFence, names.FindingUseBeforeAlloc}
+var oracleOnly = []core.FindingKind{names.FindingUseAfterFreeRead, names.FindingOutOfBoundsRead,
+	names.FindingMissingFence, names.FindingUseBeforeAlloc}
 
 const elsewhere = "; this ran on a GPU, which has no oracle: plant it with --device=sim"
 

@@ -75,7 +75,8 @@ func TestADriversRefusalCountsWhereAHuntUnmaps(t *testing.T) {
 	if got := late(true, fmt.Errorf("late: %w", invalid)); !got.Found || got.Refused == "" {
 		t.Errorf("refused for an address off the map: %+v", got)
 	}
-	for _, got := range []*Planted{late(false, invalid), late(true, nil), late(true, &core.DriverError{Code: driver.IllegalAddress})} {
+	for _, got := range []*Planted{late(false, invalid), late(true, nil),
+		late(true, &core.DriverError{Code: driver.IllegalAddress})} {
 		if got.Found || got.Why == "" {
 			t.Errorf("%+v", got)
 		}
@@ -88,7 +89,8 @@ func TestADriversRefusalCountsWhereAHuntUnmaps(t *testing.T) {
 // On a GPU there is no oracle, and the judgement says where there is one.
 func TestAJudgementOnAGPUNamesTheSimulatedDevice(t *testing.T) {
 	for kind, want := range map[core.FindingKind]bool{names.FindingMissingFence: true, names.FindingUseBeforeAlloc: true,
-		names.FindingUseAfterFreeRead: true, names.FindingOutOfBoundsRead: true, names.FindingUnderflow: false, names.FindingLeak: false} {
+		names.FindingUseAfterFreeRead: true, names.FindingOutOfBoundsRead: true, names.FindingUnderflow: false,
+		names.FindingLeak: false} {
 		p := planted(kind, true)
 		p.onGPU = true
 		if got := p.Judge(); strings.Contains(got.Why, "--device=sim") != want {
@@ -110,19 +112,21 @@ func TestTheWatchIsBounded(t *testing.T) {
 // seenBy says who must see each kind, by the mode of the guard; if that is
 // nobody, the report must say why.
 var seenBy = map[core.FindingKind]map[string]string{
-	names.FindingUseAfterFreeWrite: {"sample:65536": "debugguard or sim-oracle", "off": "sim-oracle", "hunt:unmap": "the driver"}, // the first of them tells
-	names.FindingUseAfterFreeRead:  {"sample:65536": "sim-oracle", "off": "sim-oracle"},
-	names.FindingOutOfBoundsRead:   {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"}, // by what lies there
-	names.FindingOutOfBoundsWrite:  {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"}, // by what lies there
-	names.FindingUnderflow:         {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"},
-	names.FindingDoubleFree:        {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
-	names.FindingForeignFree:       {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
-	names.FindingStaleHandle:       {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
-	names.FindingMissingFence:      {"sample:65536": "sim-oracle", "off": "sim-oracle"},
-	names.FindingUseBeforeAlloc:    {"sample:65536": "sim-oracle", "off": "sim-oracle"},
-	names.FindingLeak:              {"sample:65536": "runtime", "off": "runtime"},
-	names.FindingOutOfMemory:       {"sample:65536": "runtime", "off": "runtime"},
-	names.FindingStickyError:       {"sample:65536": "runtime", "off": "runtime"},
+	// the first of them tells
+	names.FindingUseAfterFreeWrite: {"sample:65536": "debugguard or sim-oracle", "off": "sim-oracle",
+		"hunt:unmap": "the driver"},
+	names.FindingUseAfterFreeRead: {"sample:65536": "sim-oracle", "off": "sim-oracle"},
+	names.FindingOutOfBoundsRead:  {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"}, // by what lies there
+	names.FindingOutOfBoundsWrite: {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"}, // by what lies there
+	names.FindingUnderflow:        {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"},
+	names.FindingDoubleFree:       {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
+	names.FindingForeignFree:      {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
+	names.FindingStaleHandle:      {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
+	names.FindingMissingFence:     {"sample:65536": "sim-oracle", "off": "sim-oracle"},
+	names.FindingUseBeforeAlloc:   {"sample:65536": "sim-oracle", "off": "sim-oracle"},
+	names.FindingLeak:             {"sample:65536": "runtime", "off": "runtime"},
+	names.FindingOutOfMemory:      {"sample:65536": "runtime", "off": "runtime"},
+	names.FindingStickyError:      {"sample:65536": "runtime", "off": "runtime"},
 }
 
 // It takes some 12 seconds with the race detector: a demo runs for each bug under each mode

@@ -90,7 +90,8 @@ func (p *Plant) unmapping() bool {
 // off the map, and then misuses it.
 func (p *Plant) unmapped(ctx context.Context, misuse func(core.Block, *cuda.Lease) error) error {
 	return p.onStream(ctx, func(on *cuda.Lease) error {
-		victim, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: p.tag(), Isolated: true}) // also where the hunt has no more room to isolate
+		// also where the hunt has no more room to isolate
+		victim, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: p.tag(), Isolated: true})
 		if err != nil {
 			return err
 		}
@@ -178,7 +179,8 @@ func (p *Plant) overrun(ctx context.Context, where func(core.Block) uint64) erro
 // beside lets a launch that declares an access of a block reach beside it. Many blocks are
 // allocated first: where a guard leaves no room the victim is one beside which another of
 // them lies, so that a write spoils no results.
-func (p *Plant) beside(ctx context.Context, declared core.Access, where func(core.Block) uint64, reach func(at uint64, on *cuda.Lease) error) error {
+func (p *Plant) beside(ctx context.Context, declared core.Access, where func(core.Block) uint64,
+	reach func(at uint64, on *cuda.Lease) error) error {
 	return p.onStream(ctx, func(on *cuda.Lease) error {
 		var blocks []core.Block
 		for range overrunBlocks {
@@ -191,11 +193,13 @@ func (p *Plant) beside(ctx context.Context, declared core.Access, where func(cor
 		b := besideAnother(blocks, where)
 		err := p.use(ctx, b, on)
 		if err == nil {
-			err = p.rt.LaunchNamed(ctx, "inject.overrun", on.ID(), []core.Use{{Block: b.ID, Access: declared}}, func(context.Context) error {
-				return reach(where(b), on)
-			})
+			err = p.rt.LaunchNamed(ctx, "inject.overrun", on.ID(), []core.Use{{Block: b.ID, Access: declared}},
+				func(context.Context) error {
+					return reach(where(b), on)
+				})
 		}
-		return errors.Join(err, p.rt.Streams().Synchronize(ctx, on.ID()), p.giveBack(ctx, blocks)) // what a copy goes to stays until then
+		// what a copy goes to stays until then
+		return errors.Join(err, p.rt.Streams().Synchronize(ctx, on.ID()), p.giveBack(ctx, blocks))
 	})
 }
 

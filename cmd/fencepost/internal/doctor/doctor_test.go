@@ -212,8 +212,11 @@ func TestWhatABackendDoesNotNeedIsNoProblem(t *testing.T) {
 // The advice for a device that lacks what a backend needs is a backend that the device serves.
 func TestTheAdviceOnABackendIsNoProblemAgain(t *testing.T) {
 	for _, device := range []struct{ pools, maps bool }{{}, {pools: true}, {maps: true}, {true, true}} {
-		lacking := machine().withDevice(func(d *libcuda.Description) { d.MemoryPools, d.VirtualMemory = device.pools, device.maps })
-		serves := map[fencepost.Backend]bool{"": device.pools || device.maps, fencepost.Async: device.pools, fencepost.Pool: device.maps, fencepost.Direct: true}
+		lacking := machine().withDevice(func(d *libcuda.Description) {
+			d.MemoryPools, d.VirtualMemory = device.pools, device.maps
+		})
+		serves := map[fencepost.Backend]bool{"": device.pools || device.maps, fencepost.Async: device.pools,
+			fencepost.Pool: device.maps, fencepost.Direct: true}
 		for backend, right := range serves {
 			problems := Collect(t.Context(), lacking, fencepost.Config{Resource: backend}).Problems
 			if right {

@@ -176,7 +176,8 @@ func (r *Report) judgeDevice(d Device) {
 		r.say(Note, name+" is in MIG mode and no instance of it is chosen", "name an instance in CUDA_VISIBLE_DEVICES=MIG-...; nvidia-smi -L lists them")
 	}
 	if others := d.Processes; others > 0 && d.FreeBytes > 0 {
-		r.say(Note, fmt.Sprintf("%s is used by %d other processes, which hold %s", name, others, size.Of(d.TotalBytes-min(d.FreeBytes, d.TotalBytes))),
+		r.say(Note, fmt.Sprintf("%s is used by %d other processes, which hold %s", name, others,
+			size.Of(d.TotalBytes-min(d.FreeBytes, d.TotalBytes))),
 			"set FENCEPOST_BUDGET to this process's share: the default is what was free when it started")
 	}
 }
@@ -197,6 +198,7 @@ func (r *Report) judgeHost() {
 		r.say(Note, "this is WSL: pinned host memory is scarce, and devices may lack memory pools", "nothing, if the self-test passed")
 	}
 	if locked := r.Host.LockedMax; locked > 0 && locked < 1<<20 && len(r.Devices) > 0 {
-		r.say(Note, "only "+size.Of(locked)+" of host memory may be locked", "if pinned buffers fail: ulimit -l unlimited, or --ulimit memlock=-1 for a container")
+		r.say(Note, "only "+size.Of(locked)+" of host memory may be locked",
+			"if pinned buffers fail: ulimit -l unlimited, or --ulimit memlock=-1 for a container")
 	}
 }

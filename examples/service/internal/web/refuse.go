@@ -78,7 +78,8 @@ func refusalOfMemory(short *core.OutOfBudgetError) *refusal {
 	r.Memory = &api.Memory{Asked: short.Requested, Remaining: short.Remaining, Limit: short.Limit,
 		Live: short.Live, Pending: short.Pending, Claimed: short.Claimed, Quarantined: short.Quarantined,
 		Holders: []api.Holder{}, MoreHolders: short.MoreHolders, MoreBytes: short.MoreBytes,
-		WaitedMS: short.Wait.For.Milliseconds(), Ahead: short.Wait.Ahead, AheadBytes: short.Wait.AheadBytes, AheadTag: string(short.Wait.First), Learning: short.Wait.Learning}
+		WaitedMS: short.Wait.For.Milliseconds(), Ahead: short.Wait.Ahead, AheadBytes: short.Wait.AheadBytes,
+		AheadTag: string(short.Wait.First), Learning: short.Wait.Learning}
 	for _, h := range short.Holders {
 		r.Memory.Holders = append(r.Memory.Holders, api.Holder{Tag: string(h.Tag), State: h.State.String(), Bytes: h.Bytes, Blocks: h.Blocks})
 	}
