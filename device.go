@@ -95,6 +95,7 @@ func (r *Runtime) findDriver(cfg Config) (driver.Driver, bool, error) {
 func (r *Runtime) openSim(cfg Config) (driver.Driver, error) {
 	simulated := cfg.Sim
 	simulated.Ordinal, simulated.OnFinding = cfg.Ordinal, r.reporter.FromOracle
+	r.judged = true
 	device, err := r.openArmed(dumping{
 		arm:    func(file string) error { simulated.CoreDump = file; return nil },
 		disarm: func() error { return nil },

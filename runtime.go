@@ -59,6 +59,7 @@ type Runtime struct {
 	driver     driver.Driver
 	device     DeviceChoice
 	gpu        bool
+	judged     bool // by the oracle of a simulated device, which reports here
 	streams    *cuda.StreamPool
 	deviceWork deviceWork
 	faults     faults

@@ -70,6 +70,7 @@ type access struct {
 	own       bool // by a kernel of the guard's
 	work      *Work
 	declared  bool // by a launch
+	how       string
 	slot      int
 	seq       uint64
 }

@@ -67,6 +67,20 @@ func (w *strays) hold(s stray) (late stray, ok bool) {
 	return late, true
 }
 
+// isRecorded reports whether the operation is a recorded use of the block.
+func (w *strays) isRecorded(o *op, b *block) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return o.number <= b.recorded[o.stream]
+}
+
+// mayBeRecorded reports whether the program records uses, so that what is not declared may be yet.
+func (w *strays) mayBeRecorded() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.recorded
+}
+
 // take removes what is chosen.
 func (w *strays) take(chosen func(stray) bool) (taken []stray) {
 	w.mu.Lock()
@@ -261,21 +275,27 @@ func (o *op) stray(b *block, low, high uint64, access core.Access) (from, to uin
 }
 
 // judgeLaunch tells of a part of a touch that its launches do not declare: see [op.stray].
-func (d *Device) judgeLaunch(o *op, b *block, from, to uint64, access core.Access) {
+func (d *Device) judgeLaunch(o *op, b *block, from, to uint64, access core.Access, how string) {
 	if from >= to {
 		return
-	}
-	how := "not declared"
-	switch at, _ := undeclared(o.launches, from, to, core.ReadWrite); {
-	case at > from:
-		how, to = "declared to be read only", at
-	case declaresPart(o.launches, b):
-		how = "outside the part of the block that is declared"
 	}
 	found := o.undeclaredAccess(b, o.accessOf(from, to).party(access), how)
 	if s, ok := d.strays.hold(stray{number: o.number, seq: o.now.seq, slot: o.now.slot, found: found, block: b}); ok {
 		d.fileUndeclared(s.found, s.block)
 	}
+}
+
+// misdeclared says what is wrong with a part of a touch that [op.stray] found, and up to where.
+func (o *op) misdeclared(b *block, from, to uint64) (how string, end uint64) {
+	switch at, _ := undeclared(o.launches, from, to, core.ReadWrite); {
+	case from >= to:
+		return "", to
+	case at > from:
+		return "declared to be read only", min(at, to)
+	case declaresPart(o.launches, b):
+		return "outside the part of the block that is declared", to
+	}
+	return "not declared", to
 }
 
 // declaresPart reports whether one of the launches declares anything of a block.
@@ -308,7 +328,8 @@ func undeclared(launches []*declaration, low, high uint64, kinds core.Access) (f
 
 // undeclaredAccess is the finding of an access that was not declared.
 func (o *op) undeclaredAccess(b *block, by Party, how string) Finding {
-	f := Finding{Kind: Undeclared, First: by, How: how}
+	by.How = how
+	f := Finding{Kind: Undeclared, First: by}
 	f.concerns(b)
 	f.Text = f.Describe(handleName)
 	return f

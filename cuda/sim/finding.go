@@ -60,8 +60,10 @@ type Party struct {
 	Guard bool
 	// Work is where the operation comes from, nil of the guard's, of an allocation and of a free.
 	Work *Work
-	// Declared says that its launch declares what it did to the block.
+	// Declared says that its launch declares what it did to the block. If a launch does not, How says in
+	// words what is wrong with its declaration.
 	Declared bool
+	How      string
 	// Access is what it did; zero for an allocation or a free.
 	Access core.Access
 	// Ptr and Bytes are the range that it touched.
@@ -97,8 +99,6 @@ type Finding struct {
 	// keeps it.
 	AllocPtr, AllocBytes uint64
 	Withheld             bool
-	// How says of an Undeclared access what is wrong with it.
-	How string
 	// Count is how often it happened.
 	Count uint64
 	// Text says it in one line.
@@ -117,7 +117,7 @@ func (f Finding) Describe(name func(driver.Stream) string) string {
 	case f.overruns():
 		text += f.crossing()
 	case f.Kind == Undeclared:
-		text += " is " + f.How
+		text += " is " + f.First.How
 	case f.Kind == IllegalAddress && f.Other.Op != "":
 		text += " of memory that is gone since " + other
 	case f.Kind == UseAfterFree:
@@ -129,15 +129,19 @@ func (f Finding) Describe(name func(driver.Stream) string) string {
 		text += fmt.Sprintf("; block %#x (%d bytes, allocated on stream %s)", f.BlockPtr, f.BlockBytes, name(f.BlockStream))
 	}
 	for _, p := range [...]Party{f.First, f.Other} {
-		if where := p.Work.where(); where != "" {
+		if p.How != "" && f.Kind != Undeclared {
+			text += "; " + p.Op + " is " + p.How
+		}
+		if where := p.Work.Where(); where != "" {
 			text += "; " + p.Op + " was enqueued " + where
 		}
 	}
 	return text
 }
 
-// where says which launch enqueued the work, and where; empty if nothing is known of that.
-func (w *Work) where() (text string) {
+// Where says in words which launch enqueued the work, and at which line; it is empty if nothing is
+// known of that. It is safe for concurrent use and does not block.
+func (w *Work) Where() (text string) {
 	if w == nil {
 		return ""
 	}

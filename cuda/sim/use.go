@@ -179,9 +179,16 @@ func (d *Device) judgeUse(o *op, u *use, from, to uint64, access core.Access) {
 		d.report(OutOfBounds, u.over, a.party(access), Party{})
 	case u.blk != nil:
 		low, high, as := o.stray(u.blk, from, to, access)
+		if low < high && d.strays.isRecorded(o, u.blk) {
+			high = low
+		}
 		a.declared = len(o.launches) > 0 && low >= high
+		how, high := o.misdeclared(u.blk, low, high)
+		if how != "" && !d.strays.mayBeRecorded() {
+			a.how = how
+		}
 		d.touch(u.blk, o.now, a, access)
-		d.judgeLaunch(o, u.blk, low, high, as)
+		d.judgeLaunch(o, u.blk, low, high, as, how)
 	case u.gone != nil:
 		d.report(UseAfterFree, u.gone, a.party(access), u.gone.lockedFreeParty())
 	default:

@@ -28,6 +28,8 @@ type Stack struct {
 	Released func(yield func(core.Block) bool)
 	Guard    *debugguard.Resource
 	Streams  *cuda.StreamPool
+	// Judged says that the device has an oracle, which reports here.
+	Judged bool
 	// Unmaps says that the memory of a block which is released is taken off the map.
 	Unmaps bool
 	// Enqueued, if not nil, knows which launch enqueued which kernel.
@@ -38,6 +40,17 @@ type Stack struct {
 // handles only, into findings that name block and stream.
 type oracleTranslator struct {
 	stack func() (Stack, bool)
+}
+
+// awaits reports whether the oracle will say what a finding of the guard's suspects: a launch that
+// runs was given a number that need be no address, or a pointer to what was freed. The oracle tells
+// of a touch, and exactly which.
+func (o *oracleTranslator) awaits(f core.Finding) bool {
+	if len(f.Suspects) == 0 || f.Suspects[0].LaunchID == 0 {
+		return false
+	}
+	stack, _ := o.stack()
+	return stack.Judged && (f.Kind == names.FindingUndeclaredAccess && f.Unproven || f.Kind == names.FindingStaleHandle)
 }
 
 // translated is a finding of the oracle's in the words of the stack.
@@ -225,6 +238,9 @@ func (s Stack) watched(found *core.Finding, f sim.Finding, canary bool) sim.Part
 	}
 	found.Text = fmt.Sprintf("the device's oracle: %s (%s at offset %d) on stream %s %s; generation %s tagged %q, %d bytes",
 		culprit.Op, culprit.Access, found.Offset, s.streamName(culprit.Stream), what, found.Victim.ID.Generation, found.Victim.Tag, found.Victim.Requested)
+	if where := culprit.Work.Where(); where != "" {
+		found.Text += "; " + culprit.Op + " was enqueued " + where
+	}
 	return culprit
 }
 

@@ -1,6 +1,7 @@
 package findings
 
 import (
+	"math"
 	"slices"
 	"sync"
 
@@ -100,24 +101,58 @@ func (r *repeats) seenByGuard(found translated, f sim.Finding) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b, who := bug{found.Victim.ID.Generation, sortOf(found.Kind)}, culprit{found.by.Stream, found.by.Number}
+	b := bug{found.Victim.ID.Generation, sortOf(found.Kind)}
 	if f.Kind == sim.FreeRace {
 		b.sort = lateSort
 	}
 	if f.Kind == sim.OutOfBounds {
 		r.noteOverrun(overrun{f.First.Ptr, f.First.Ptr + f.First.Bytes, found.newest})
 	}
-	known := r.guard[b] || slices.Contains(r.oracle[b], who)
-	if b.sort == lateSort || b.sort == orderSort { // what waits for nothing is both
-		known = known || slices.Contains(r.oracle[bug{b.generation, lateSort}], who) || slices.Contains(r.oracle[bug{b.generation, orderSort}], who)
+	who := culpritOf(found.by)
+	if isConsequence(f) {
+		r.blame(b, another)
+		return true
 	}
+	known := r.guard[b] || slices.ContainsFunc(b.others(f), func(of bug) bool { return slices.Contains(r.oracle[of], who) })
+	r.blame(b, who) // also of what is left out: the guard may see it too
+	for _, p := range [...]sim.Party{f.First, f.Other} {
+		if p.How != "" {
+			r.blame(b, culpritOf(p))
+		}
+	}
+	return known
+}
+
+// another is no operation: the bug is told of by another word.
+var another = culprit{number: math.MaxUint64}
+
+func (r *repeats) blame(b bug, who culprit) {
 	if r.oracle == nil || len(r.oracle) >= maxRepeats {
 		r.oracle = map[bug][]culprit{}
 	}
 	if !slices.Contains(r.oracle[b], who) {
-		r.oracle[b] = append(r.oracle[b], who) // also of what is left out: the guard may see it too
+		r.oracle[b] = append(r.oracle[b], who)
 	}
-	return known
+}
+
+func culpritOf(p sim.Party) culprit { return culprit{p.Stream, p.Number} }
+
+// isConsequence reports whether an access that nothing orders with the allocation or the free of its
+// block is one that its launch does not declare. The oracle tells of that, which is the cause.
+func isConsequence(f sim.Finding) bool {
+	return (f.Kind == sim.UseBeforeAlloc || f.Kind == sim.FreeRace) && f.First.How != ""
+}
+
+// others are what one access may be called: an access that waits for nothing is late, out of order, and not
+// declared. A race between two launches is told of an access that was not declared, too: it names the other one.
+func (b bug) others(f sim.Finding) []bug {
+	switch {
+	case b.sort != lateSort && b.sort != orderSort && b.sort != names.FindingUndeclaredAccess:
+		return []bug{b}
+	case f.Kind == sim.Race && !f.First.Guard && !f.Other.Guard:
+		return []bug{{b.generation, lateSort}, {b.generation, orderSort}}
+	}
+	return []bug{{b.generation, lateSort}, {b.generation, orderSort}, {b.generation, names.FindingUndeclaredAccess}}
 }
 
 func (r *repeats) noteOverrun(o overrun) {

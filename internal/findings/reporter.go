@@ -72,7 +72,7 @@ func New(cfg Config) *Reporter {
 
 // Report takes a finding of the guard or the runtime.
 func (r *Reporter) Report(f core.Finding) {
-	if !r.repeats.seenByOracle(f) && !r.explainLater(f) {
+	if !r.translator.awaits(f) && !r.repeats.seenByOracle(f) && !r.explainLater(f) {
 		r.handle(f)
 	}
 }
