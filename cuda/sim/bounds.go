@@ -8,19 +8,26 @@ import (
 // An access that begins in one block and goes on over its bound is out of that
 // block's bounds, whatever lies behind: a live block, a freed one, the slack of
 // the allocator or nothing. So the oracle asks whose pointer an access was made
-// from, and not only where it landed. What tells is, in this order: the block in
-// which the range begins; the pointers among a launch's arguments; the beginning
+// from, and not only where it landed. What tells is, in this order: the block that its launch
+// declares and that the range runs into or touches, if the launch declares nothing of where the
+// range begins; the block in which the range begins; the pointers among a launch's arguments; the beginning
 // of a freed block, which is a pointer of that block's own; the live block that
 // the range runs into or touches. Where none of these says anything, the access
 // is judged by what lived there last.
 
 // attribute sets in the parts of a range, all in h, the block whose bound was
 // crossed on the way there. h is locked.
-func (h *heap) attribute(parts []use, r Range, args []driver.Arg, number uint64) {
-	if len(parts) == 0 || len(parts) == 1 && parts[0].blk != nil {
+func (h *heap) attribute(parts []use, r Range, args []driver.Arg, launches []*declaration, number uint64) {
+	if len(parts) == 0 {
 		return
 	}
-	of := h.crossed(parts, r, args, number)
+	of := h.derived(parts, r, args, launches, number)
+	if of == nil && len(parts) == 1 && parts[0].blk != nil {
+		return
+	}
+	if of == nil {
+		of = h.crossed(parts, r, args, number)
+	}
 	if of == nil {
 		return
 	}
@@ -29,6 +36,37 @@ func (h *heap) attribute(parts []use, r Range, args []driver.Arg, number uint64)
 			parts[i].over = of
 		}
 	}
+}
+
+// derived is the block from whose pointer a range was reached by the word of its launch. The launch
+// declares that block and nothing of where the range begins. The range runs into the block, ends where
+// it begins, or begins where it ends. derived is nil if that is not known, if the range begins in a
+// block by that block's own pointer, and in one that no launch need declare.
+func (h *heap) derived(parts []use, r Range, args []driver.Arg, launches []*declaration, number uint64) *block {
+	if len(launches) == 0 {
+		return nil
+	}
+	for i := range parts {
+		switch b := parts[i].blk; {
+		case b == nil || !declaresPart(launches, b):
+			if b != nil && (b.low() == r.Ptr || !b.told.Load()) {
+				return nil
+			}
+		case i == 0:
+			return nil
+		default:
+			return b
+		}
+	}
+	end := r.Ptr + r.Bytes
+	behind, before := h.meantAt(r.Ptr-1, number), h.meantAt(end, number)
+	switch {
+	case behind != nil && behind.high() == r.Ptr && declaresPart(launches, behind) && !isArgument(args, r.Ptr):
+		return behind
+	case before != nil && before.low() == end && declaresPart(launches, before):
+		return before
+	}
+	return nil
 }
 
 // belongs reports whether the block that is or was in the part is one memory
@@ -130,12 +168,12 @@ func (d *Device) attributeLate(o *op, parts []use) {
 	}
 	var before *block
 	for i := range parts {
-		u := &parts[i]
+		u, last := &parts[i], &parts[len(parts)-1]
 		of, direct := d.given(o, u)
 		switch {
 		case direct || of == nil || u.belongs(of):
 			of = nil
-		case u.blk != nil && u.low != of.high() && before != of:
+		case u.blk != nil && u.low != of.high() && before != of && (last.high != of.low() || declaresPart(o.launches, u.blk)):
 			of = nil // another live block, and not reached over the bound: a matter of what was declared
 		}
 		u.over, before = of, of

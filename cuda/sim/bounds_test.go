@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -36,7 +37,8 @@ func newRow(t *testing.T, d *Device, neighboursGone bool) row {
 
 // boundsKernels are given (ptr, n). "loop" declares n bytes and writes 64 more,
 // word by word, "ahead" declares the word that is n bytes on, "gap" declares n
-// bytes and writes the word that is 2n on.
+// bytes and writes the word that is 2n on, "early" declares n bytes and writes
+// n that begin a word before.
 func boundsKernels() []Kernel {
 	declared := func(a Args) []Range { return []Range{Writes(a.Ptr(0), a.U64(1))} }
 	return []Kernel{
@@ -48,6 +50,7 @@ func boundsKernels() []Kernel {
 		}},
 		{Name: "ahead", Declare: func(a Args) []Range { return []Range{Writes(a.Ptr(0)+a.U64(1), 8)} },
 			Run: func(x *Exec) { x.Write(x.Args().Ptr(0)+x.Args().U64(1), 8) }},
+		{Name: "early", Declare: declared, Run: func(x *Exec) { x.Write(x.Args().Ptr(0)-8, x.Args().U64(1)) }},
 		{Name: "gap", Declare: declared, Run: func(x *Exec) { x.Write(x.Args().Ptr(0)+2*x.Args().U64(1), 8) }},
 	}
 }
@@ -87,6 +90,44 @@ func TestAnAccessBesideABlockIsAboutThePointerItWasMadeFrom(t *testing.T) {
 			r := newRow(t, d, true)
 			beside(r)
 			r.accuses(name, " before the block", " behind the end ")
+		})
+	}
+}
+
+// A launch that declares the block and not what lies beside it means the block, also where a live
+// neighbour lies. An access by a pointer of the neighbour's own means that.
+func TestAnAccessBesideADeclaredBlockIsAboutThatBlock(t *testing.T) {
+	for name, beside := range map[string]struct {
+		kind Kind
+		do   func(r row)
+	}{
+		"a fill that begins too early":     {OutOfBounds, func(r row) { must(r, r.d.MemsetAsync(r.block-16, 1, 32, r.s)) }},
+		"a fill that begins far too early": {OutOfBounds, func(r row) { must(r, r.d.MemsetAsync(r.left+64, 1, rowBytes, r.s)) }},
+		"a fill just before":               {OutOfBounds, func(r row) { must(r, r.d.MemsetAsync(r.block-16, 1, 16, r.s)) }},
+		"a fill just behind":               {Undeclared, func(r row) { must(r, r.d.MemsetAsync(r.last, 1, 16, r.s)) }},
+		"a word before, by the pointer":    {OutOfBounds, func(r row) { r.launch("ahead", r.block, ^uint64(7), r.s) }},
+		"a word before, not by Declare":    {OutOfBounds, func(r row) { r.launch("early", r.block, rowBytes, r.s) }},
+		"a download that begins too early": {OutOfBounds, func(r row) { must(r, r.d.CopyToHostAsync(make([]byte, 64), r.block-32, r.s)) }},
+		"the neighbour's own pointer":      {Undeclared, func(r row) { must(r, r.d.MemsetAsync(r.left, 1, rowBytes, r.s)) }},
+		"a pointer to what lies behind":    {Undeclared, func(r row) { r.launch("write", r.last, 16, r.s) }},
+		"elsewhere in the neighbour":       {Undeclared, func(r row) { must(r, r.d.MemsetAsync(r.left+64, 1, 64, r.s)) }},
+	} {
+		underEach(t, func(t *testing.T, d *Device) {
+			r := newRow(t, d, false)
+			for _, at := range []uint64{r.left, r.block, r.last} {
+				d.BlockIsOwned(at, at, rowBytes)
+			}
+			d.LaunchBegins(r.s, core.UseRecord{LaunchID: 1, Launch: "declares"}, []driver.Declared{{Ptr: r.block, Bytes: rowBytes, Access: core.ReadWrite}})
+			beside.do(r)
+			d.LaunchEnds(r.s, 1)
+			if beside.kind == OutOfBounds {
+				r.accuses(name, " before the block", " behind the end ")
+				return
+			}
+			must(t, d.StreamSynchronize(r.s))
+			if found := d.Findings(); len(found) != 1 || found[0].Kind != beside.kind || found[0].BlockPtr == r.block {
+				t.Errorf("%s: found %v", name, found)
+			}
 		})
 	}
 }

@@ -245,7 +245,7 @@ func (d *Device) replay(s *stream, w *recorded) {
 		o.exec.args = append(o.exec.args, w.op.exec.args...)
 	}
 	for _, r := range w.ranges {
-		o.uses = d.resolve(o, o.uses, r)
+		o.uses = d.resolve(s, o, o.uses, r)
 	}
 	d.enqueue(s, o)
 }

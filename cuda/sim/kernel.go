@@ -206,8 +206,10 @@ func (x *Exec) note(r Range) {
 }
 
 // isArgument reports whether an address is one of the arguments.
-func (x *Exec) isArgument(ptr uint64) bool {
-	return slices.ContainsFunc(x.args, func(a driver.Arg) bool { return a.Bits == ptr && a.Size == 8 })
+func (x *Exec) isArgument(ptr uint64) bool { return isArgument(x.args, ptr) }
+
+func isArgument(args []driver.Arg, ptr uint64) bool {
+	return slices.ContainsFunc(args, func(a driver.Arg) bool { return a.Bits == ptr && a.Size == 8 })
 }
 
 // Number is an element type that device and Go share.

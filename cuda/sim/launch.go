@@ -51,7 +51,7 @@ func (d *Device) Launch(l *driver.Launch) error {
 		return d.record(mLaunch, s, o, declared)
 	}
 	for _, r := range declared {
-		o.uses = d.resolve(o, o.uses, r)
+		o.uses = d.resolve(s, o, o.uses, r)
 	}
 	d.enqueue(s, o)
 	return nil
@@ -144,7 +144,7 @@ func (d *Device) kernelPanic(o *op, p any) {
 		Work: o.work}}
 	f.Text = fmt.Sprintf("%s: kernel %s on stream %#x panicked: %v\n%s", KernelPanic, o.name, uint64(o.stream), p, stack)
 	d.file(f, nil, fmt.Sprint(p))
-	d.fail(driver.LaunchFailed, fmt.Sprintf("kernel %q panicked%s: %v", o.name, panicked(), p))
+	d.fail(driver.LaunchFailed, fmt.Sprintf("kernel %q panicked%s: %v%s", o.name, panicked(), p, o.enqueued()))
 }
 
 // panicked is where the panic began that is being recovered, as " at file:line":
@@ -173,7 +173,16 @@ func isAccessor(f runtime.Frame) bool {
 
 // reached says of an operation that it went where nothing is mapped.
 func (o *op) reached(r Range) string {
-	return fmt.Sprintf("%s touched memory at %#x (%d bytes), where nothing is mapped", o.name, r.Ptr, r.Bytes)
+	return fmt.Sprintf("%s touched memory at %#x (%d bytes), where nothing is mapped%s",
+		o.name, r.Ptr, r.Bytes, o.enqueued())
+}
+
+// enqueued says which launch enqueued the operation, and where, to go behind what it did.
+func (o *op) enqueued() string {
+	if where := o.work.Where(); where != "" {
+		return "; it was enqueued " + where
+	}
+	return ""
 }
 
 // runRevocable runs an entry where memory that is given back must not be

@@ -51,7 +51,7 @@ func (d *Device) copyFromPeer(o *op, peer driver.Driver, read Range, h driver.St
 		return notAllocated(m, write, d)
 	}
 	d.catchUp(s)
-	o.uses = d.resolve(o, o.uses, write)
+	o.uses = d.resolve(s, o, o.uses, write)
 	o.peer, o.source = p, d.abroad(p, s, read)
 	d.push(s, o)
 	return nil
@@ -69,7 +69,7 @@ func (d *Device) abroad(p *Device, s *stream, read Range) *op {
 			past: past.join(stamp{slot: hostSlot, past: p.hostClock}),
 		},
 	}
-	o.uses = p.resolve(o, nil, read)
+	o.uses = p.resolve(s, o, nil, read)
 	return o
 }
 

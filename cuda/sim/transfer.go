@@ -53,7 +53,7 @@ func (d *Device) transfer(m *method, o *op, h driver.Stream) error {
 			o.recycle()
 			return notAllocated(m, r, d)
 		}
-		o.uses = d.resolve(o, o.uses, r)
+		o.uses = d.resolve(s, o, o.uses, r)
 	}
 	if s.capture != nil {
 		return d.record(m, s, o, slices.Clone(o.exec.touches))
@@ -120,7 +120,11 @@ func repeat(b []byte, n int) {
 // that is known. No lock may be held.
 func (d *Device) illegal(o *op, r Range) {
 	if of := d.crossedTo(o, r); of != nil {
-		d.report(IllegalAddress, of, o.accessOf(r.Ptr, r.Ptr+r.Bytes).party(r.Access), Party{})
+		from := r.Ptr
+		if of.low() <= from && from < of.high() && of.high() < r.Ptr+r.Bytes {
+			from = of.high()
+		}
+		d.report(IllegalAddress, of, o.accessOf(from, r.Ptr+r.Bytes).party(r.Access), Party{})
 		d.lose(o, r)
 		return
 	}

@@ -49,11 +49,11 @@ func (d *Device) isMapped(ptr, n uint64) bool { return d.heapOf(ptr).arena.isMap
 // is backed.
 func (d *Device) reach(ptr, n uint64) (b []byte, ok bool) { return d.heapOf(ptr).arena.reach(ptr, n) }
 
-// resolve appends the blocks that a range of o means now. It takes a heap's lock.
-func (d *Device) resolve(o *op, uses []use, r Range) []use {
-	known, number := len(uses), d.pushed+1
+// resolve appends the blocks that a range of o means now, which is enqueued on s. It takes a heap's lock.
+func (d *Device) resolve(s *stream, o *op, uses []use, r Range) []use {
+	known, number, launches := len(uses), d.pushed+1, s.launches
 	if o.isGuards() {
-		number = wholly
+		number, launches = wholly, nil
 	}
 	h := d.heapOf(r.Ptr)
 	h.Lock()
@@ -69,7 +69,7 @@ func (d *Device) resolve(o *op, uses []use, r Range) []use {
 		uses = append(uses, u)
 		low = u.high
 	}
-	h.attribute(uses[known:], r, o.exec.args, number)
+	h.attribute(uses[known:], r, o.exec.args, launches, number)
 	return uses
 }
 

@@ -113,7 +113,9 @@ func (r *repeats) seenByGuard(found translated, f sim.Finding) bool {
 		r.blame(b, another)
 		return true
 	}
-	known := r.guard[b] || slices.ContainsFunc(b.others(f), func(of bug) bool { return slices.Contains(r.oracle[of], who) })
+	known := r.guard[b] || slices.ContainsFunc(b.others(f), func(as bug) bool {
+		return slices.Contains(r.oracle[as], who)
+	})
 	r.blame(b, who) // also of what is left out: the guard may see it too
 	for _, p := range [...]sim.Party{f.First, f.Other} {
 		if p.How != "" {
