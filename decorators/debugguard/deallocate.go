@@ -32,7 +32,9 @@ func (s share) prepareFree(ctx context.Context, o *path.Op) (err error) {
 	if rec != nil && rec.Guard == nil && rec.Retire(id.Generation) {
 		return s.prepareUnguarded(ctx, o, rec)
 	}
+	var span core.SpanContext
 	if rec != nil {
+		span = r.spanIn(ctx) // before the lock: it is the program's code
 		rec = r.ledger.LockAny(id)
 	}
 	switch {
@@ -51,7 +53,7 @@ func (s share) prepareFree(ctx context.Context, o *path.Op) (err error) {
 		return r.wildPointer("Deallocate", id, id.AllocStream, rec)
 	}
 	of := r.records.Find(id)
-	if o.Block, err = r.freeKnown(ctx, id, rec); err == nil {
+	if o.Block, err = r.freeKnown(ctx, id, rec, span); err == nil {
 		o.Record, o.Ended, o.Got = of, monotime.Now(), s.r.path
 	}
 	return err
@@ -122,11 +124,11 @@ func (s share) settleFree(o *path.Op, err error) error {
 	return err
 }
 
-// freeKnown frees a live guarded block; rec is locked. From here on a second
+// freeKnown frees a live guarded block in a span; rec is locked. From here on a second
 // free of it is refused, unless this one fails.
-func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.Record) (core.Block, error) {
+func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.Record, span core.SpanContext) (core.Block, error) {
 	rec.SetState(core.Retired)
-	rec.SetFreed(r.ledger.Stacks.Capture(stackSkip), r.spanIn(ctx))
+	rec.SetFreed(r.ledger.Stacks.Capture(stackSkip), span)
 	if rec.Guard.Open > 0 {
 		rec.Guard.FreeBlocked = true
 		r.blockedFrees.add(rec.Footprint())

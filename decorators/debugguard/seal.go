@@ -137,6 +137,7 @@ func (r *Resource) breakSeal(ctx context.Context, s *seal) error {
 	if !r.seals.remove(s) {
 		return nil
 	}
+	r.seals.awaitQueued(ctx)
 	return r.sum(ctx, s, true)
 }
 
@@ -185,8 +186,10 @@ func (r *Resource) sumUp(ctx context.Context, name string, stream core.StreamID,
 		r.count.unchecked.Add(uint64(len(a.seals)))
 		return fmt.Errorf("checking seals: %w", err)
 	}
-	for _, s := range a.seals {
-		raise(&s.clean, a.check.at)
+	for i, s := range a.seals {
+		if !a.isLate(i) {
+			raise(&s.clean, a.check.at)
+		}
 	}
 	return nil
 }
@@ -198,18 +201,27 @@ type summing struct {
 	// ended is set if the batch is the last of its seals.
 	ended bool
 	from  []uint64 // the tick of each seal's last sum
+	late  []bool   // the seals that ended before the batch was queued; nil for none
 }
+
+// isLate reports whether the i-th seal ended before the batch was queued: its sum means nothing.
+func (a *summing) isLate(i int) bool { return a.late != nil && a.late[i] }
 
 // errAllEnded is what enqueueSums says of seals that have all ended: there is nothing
 // to sum up.
 var errAllEnded = core.NotEnqueued(errors.New("every seal has ended"))
 
-// enqueueSums queues the checksums; the verdict comes later. A seal that has
-// ended since it was chosen is left out: its owner may be writing. Until they
-// are queued no other ends.
+// enqueueSums queues the checksums; the verdict comes later. A seal that has ended since it was chosen is left out: its owner
+// may be writing. So is one that ends before they are queued, once they are. No lock is held while the device queues them: the
+// driver may wait there for the program's code, and that may end seals.
 func (r *Resource) enqueueSums(ctx context.Context, a *summing) error {
-	r.seals.endLock.RLock()
-	defer r.seals.endLock.RUnlock()
+	if !r.tracked {
+		r.seals.queueing.Add(1)
+		defer func() {
+			r.seals.queueing.Add(-1)
+			r.seals.queued.step()
+		}()
+	}
 	if !a.ended {
 		a.seals = slices.DeleteFunc(a.seals, func(s *seal) bool { return !r.seals.holds(s) })
 	}
@@ -226,7 +238,12 @@ func (r *Resource) enqueueSums(ctx context.Context, a *summing) error {
 		return err
 	}
 	a.check.blocks = len(a.seals)
-	r.awaitVerdict(&a.check, c, func() error { return r.judgeSums(a, c) })
+	r.seals.whileNoneEnds(a.seals, func(ended []bool) {
+		if !a.ended {
+			a.late = ended
+		}
+		r.awaitVerdict(&a.check, c, func() error { return r.judgeSums(a, c) })
+	})
 	return nil
 }
 
@@ -240,7 +257,9 @@ func (r *Resource) judgeSums(a *summing, c deviceops.Checksums) error {
 	for i, s := range a.seals {
 		n := len(s.parts(nil))
 		now, before := slices.Clone(sums[:n]), s.sums
-		sums = sums[n:]
+		if sums = sums[n:]; a.isLate(i) {
+			continue
+		}
 		s.sums = now
 		if before != nil && !slices.Equal(before, now) {
 			r.reportBroken(s, window{from: a.from[i], to: a.check.at, stream: a.check.stream}, before, now)

@@ -21,10 +21,10 @@ type seals struct {
 	next  int // whose turn it is when bisecting
 	// clears is how often all seals were ended.
 	clears int
-	// endLock is held while seals begin and end, and read-held while checksums are
-	// queued of those that have not ended, which may take the driver a while: a
-	// look for a seal does not wait for it.
-	endLock sync.RWMutex
+	// queueing is how many batches of checksums are being queued over an upstream that does not fence them, queued counts those
+	// that were.
+	queueing atomic.Int64
+	queued   progress
 }
 
 // put makes a seal one that everybody can find. It is not set yet.
@@ -72,10 +72,8 @@ func (ss *seals) annul(s *seal) {
 // clear ends all seals, uncompared.
 func (ss *seals) clear() { ss.change(func() { clear(ss.all); ss.clears++ }) }
 
-// change does f under both locks.
+// change does f under the lock.
 func (ss *seals) change(f func()) {
-	ss.endLock.Lock()
-	defer ss.endLock.Unlock()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.all == nil {
@@ -85,7 +83,7 @@ func (ss *seals) change(f func()) {
 	ss.count.Store(int64(len(ss.all)))
 }
 
-// drop is remove under the locks.
+// drop is remove under the lock.
 func (ss *seals) drop(s *seal) bool {
 	there := ss.all[s.block.ID.Generation] == s
 	if there {
@@ -96,6 +94,24 @@ func (ss *seals) drop(s *seal) bool {
 
 // holds reports whether s has not ended.
 func (ss *seals) holds(s *seal) bool { return ss.get(s.block.ID.Generation) == s }
+
+// whileNoneEnds calls add with those of some that have ended.
+func (ss *seals) whileNoneEnds(some []*seal, add func(ended []bool)) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ended := make([]bool, len(some))
+	for i, s := range some {
+		ended[i] = ss.all[s.block.ID.Generation] != s
+	}
+	add(ended)
+}
+
+// awaitQueued waits for the checksums that are being queued of seals that had not ended. Where uses are fenced, those announce
+// that they read the block. Elsewhere its owner may free the block at once. Their device may make the call that waits: then it
+// goes on.
+func (ss *seals) awaitQueued(ctx context.Context) {
+	ss.queued.await(ctx, func() bool { return ss.queueing.Load() == 0 })
+}
 
 // get is the seal of a generation, nil if there is none.
 func (ss *seals) get(g core.Generation) *seal {

@@ -133,6 +133,7 @@ func (r *Resource) change(ctx context.Context, op string, first func(), next fun
 	if err != nil || !fewer {
 		return err
 	}
+	r.seals.awaitQueued(ctx)
 	return r.letExcessGo(ctx)
 }
 
