@@ -1,6 +1,9 @@
 package fencepost
 
-import "github.com/fencepost-gpu/fencepost/core"
+import (
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/handback"
+)
 
 // Layers are layers of the program's own in the stack that [Open] builds, each list from
 // the device outwards, as in [core.Chain]. A layer sees what the layers outside of it ask:
@@ -28,4 +31,12 @@ func (Layers) check(top, base core.Resource) error {
 		return nil
 	}
 	return invalid("Layers", "a layer hides the backend: return its upstream from Unwrap")
+}
+
+// appendOwn adds layers of the program's.
+func appendOwn(all, own []core.Layer) []core.Layer {
+	for _, layer := range own {
+		all = append(all, handback.Around(layer))
+	}
+	return all
 }

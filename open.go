@@ -243,7 +243,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 		},
 		probe(cfg, telemetry.LayerBudget),
 	}
-	layers = append(layers, cfg.Layers.AroundBudget...)
+	layers = appendOwn(layers, cfg.Layers.AroundBudget)
 	layers = append(layers,
 		func(up core.Resource) (core.Resource, error) {
 			r.refusals = findings.NewRefusals(r.log, func(ctx context.Context, e oplog.Event) (core.SpanRef, bool) { return r.observer.Refused(ctx, e) })
@@ -252,7 +252,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 			return r.guard, err
 		},
 		probe(cfg, telemetry.LayerGuard))
-	layers = append(layers, cfg.Layers.AroundGuard...)
+	layers = appendOwn(layers, cfg.Layers.AroundGuard)
 	layers = append(layers, func(up core.Resource) (core.Resource, error) {
 		r.observer, err = telemetry.NewResource(up, telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans, Findings: r.findings})
 		return r.observer, err

@@ -175,38 +175,60 @@ func (l *userLayer) Unwrap() core.Resource { return l.Resource }
 
 func (l *userLayer) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
 	l.u.called(l.name)
+	defer l.behind()
 	return l.Resource.Allocate(ctx, r)
 }
 
 func (l *userLayer) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
 	l.u.called(l.name)
+	defer l.behind()
 	return l.Resource.Deallocate(ctx, id)
 }
 
 func (l *userLayer) PrepareUse(ctx context.Context, r core.UseRequest) (core.Ticket, error) {
 	l.u.called(l.name)
+	defer l.behind()
 	return l.Resource.PrepareUse(ctx, r)
+}
+
+func (l *userLayer) FinishUse(ctx context.Context, t core.Ticket) error {
+	l.u.called(l.name)
+	defer l.behind()
+	return l.Resource.FinishUse(ctx, t)
+}
+
+func (l *userLayer) AbortUse(ctx context.Context, t core.Ticket) error {
+	l.u.called(l.name)
+	defer l.behind()
+	return l.Resource.AbortUse(ctx, t)
 }
 
 func (l *userLayer) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
 	l.u.called(l.name)
+	defer l.behind()
 	return l.Resource.Reserve(ctx, bytes, tag)
 }
 
 func (l *userLayer) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 	l.u.called(l.name)
+	defer l.behind()
 	return l.Resource.ReleaseClaim(ctx, id)
 }
 
 func (l *userLayer) ReapPending(ctx context.Context) error {
 	l.u.called(l.name)
+	defer l.behind()
 	return l.Resource.ReapPending(ctx)
 }
 
 func (l *userLayer) Drain(ctx context.Context) error {
 	l.u.called(l.name)
+	defer l.behind()
 	return l.Resource.Drain(ctx)
 }
+
+// behind is called behind the upstream's call.
+func (l *userLayer) behind() { l.u.called(l.name + ", behind") }
 
 func (u *userCode) layer(name string) []core.Layer {
 	return []core.Layer{func(up core.Resource) (core.Resource, error) { return &userLayer{up, name, u}, nil }}
