@@ -23,6 +23,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/line"
 	"github.com/fencepost-gpu/fencepost/internal/size"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
+	"github.com/fencepost-gpu/fencepost/internal/wholefile"
 )
 
 // Admit reserves for a job, before it begins, what the last jobs of its name and [Shape] have needed: the upper end of what
@@ -336,7 +337,8 @@ func closeLearnedFile(path string) {
 	}
 }
 
-// openLearned reads the file, if there is one. One that is damaged is told of, and written anew.
+// openLearned reads the file, if there is one, and makes its folder. A file that is damaged is told of, and written anew. One that
+// could not be written at the end is an error now.
 func (r *Runtime) openLearned(cfg Config) error {
 	l := &r.learned
 	if l.model = cfg.Learned; cfg.LearnedFile == "" {
@@ -348,15 +350,24 @@ func (r *Runtime) openLearned(cfg Config) error {
 	if l.file, err = filepath.Abs(cfg.LearnedFile); err != nil {
 		return invalid("LearnedFile", err.Error())
 	}
+	var model *admit.Model
 	if l.model == nil {
-		l.model, err = openLearnedFile(l.file)
-		if l.model == nil {
-			return invalid("LearnedFile", err.Error())
+		if model, err = openLearnedFile(l.file); model != nil {
+			l.model = model
+			r.onClose(func(context.Context) error { closeLearnedFile(l.file); return nil })
 		}
-		r.onClose(func(context.Context) error { closeLearnedFile(l.file); return nil })
-		if errors.Is(err, admit.ErrModelFile) {
-			logger.Warn("fencepost: what jobs need is learned anew", "error", err)
-		}
+	} else {
+		_, err = admit.Load(l.file) // is added to
+	}
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+	case !errors.Is(err, admit.ErrModelFile):
+		return invalid("LearnedFile", err.Error())
+	case model != nil:
+		logger.Warn("fencepost: what jobs need is learned anew", "error", err)
+	}
+	if err = wholefile.Ready(l.file); err != nil {
+		return invalid("LearnedFile", fmt.Sprintf("%v: name a file in a folder that this process may write to", err))
 	}
 	r.onClose(func(ctx context.Context) error { return deadline.Within(ctx, l.save) })
 	if cfg.inBackground() {

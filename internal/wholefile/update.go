@@ -14,6 +14,23 @@ import (
 // shorten it.
 var patience = 10 * time.Second
 
+// Ready makes the folder of path if that is missing, and tries to write a file there, which it removes. It blocks in the file system.
+func Ready(path string) error {
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // others may read it, as its files
+		return err
+	}
+	trial, err := os.CreateTemp(folder, "."+filepath.Base(path)+"*") // named as a draft, which the next Update removes
+	if err != nil {
+		return err
+	}
+	err = os.Remove(trial.Name())
+	if errors.Is(err, fs.ErrNotExist) { // an Update has removed it
+		err = nil
+	}
+	return errors.Join(trial.Close(), err)
+}
+
 // Update replaces a file by what change makes of its bytes. change gets the error of [Read] instead
 // if there is one, such as that of a file that does not exist yet. If change fails, the file stays.
 //

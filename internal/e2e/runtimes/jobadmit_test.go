@@ -390,6 +390,48 @@ func TestWhatJobsNeedIsKeptInAFile(t *testing.T) {
 	}
 }
 
+// Whatever is wrong with the path of a file of learned peaks, Open says it; a folder that is missing is made. So Close can write
+// what was learned.
+func TestAFileOfLearnedPeaksIsWrittenOrRefusedByOpen(t *testing.T) {
+	folder := t.TempDir()
+	plain := filepath.Join(folder, "plain")
+	must.Do(t, os.WriteFile(plain, []byte("not ours"), 0o600))
+	for path, opens := range map[string]bool{
+		filepath.Join(folder, "new"):           true,
+		filepath.Join(folder, "a", "b", "new"): true,
+		filepath.Join(plain, "below a file"):   false,
+		plain:                                  false,
+		folder:                                 false,
+		os.DevNull:                             false,
+		"/proc/no such folder/learned":         false,
+		filepath.Join(folder, strings.Repeat("n", 300)): false,
+		"a zero\x00byte": false,
+	} {
+		for _, learned := range []*admit.Model{nil, new(admit.Model)} {
+			rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, LearnedFile: path, Learned: learned})
+			if !opens {
+				var bad *core.InvalidRequestError
+				if !errors.As(err, &bad) || bad.Field != "LearnedFile" {
+					t.Errorf("%.60q: Open says %v", path, err)
+				}
+				if err == nil {
+					_, _ = rt.Close(t.Context())
+				}
+				continue
+			}
+			e2e.Succeed(t, "opening", err)
+			e2e.Succeed(t, "a job", rt.Do(t.Context(), "sort", needing(5000), fencepost.Admit()))
+			e2e.Succeed(t, "closing", e2e.ErrorOf(rt.Close(t.Context())))
+			if m := must.Get(admit.Load(path))(t); m.Predict("sort", admit.Shape{}).Runs == 0 {
+				t.Errorf("%q has nothing of the job", path)
+			}
+		}
+	}
+	if entries := must.Get(os.ReadDir(folder))(t); len(entries) != 3 {
+		t.Errorf("Open leaves files behind: %v", entries)
+	}
+}
+
 // A job that needs no memory is learned as any other: it runs beside others.
 func TestAJobThatNeedsNothingIsLearned(t *testing.T) {
 	rt := taught(t, fencepost.Config{Budget: 40_000})
