@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/health"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -296,9 +297,9 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) check() error {
 	switch {
 	case c.Device != Auto && c.Device != CUDA && c.Device != Sim:
-		return invalid("Device", fmt.Sprintf("%q: say auto, cuda or sim", c.Device))
+		return invalid("Device", legible.Value(c.Device)+": say auto, cuda or sim")
 	case c.Resource != "" && c.Resource != Async && c.Resource != Pool && c.Resource != Direct:
-		return invalid("Resource", fmt.Sprintf("%q: say async, pool or direct", c.Resource))
+		return invalid("Resource", legible.Value(c.Resource)+": say async, pool or direct")
 	case c.Ordinal < 0 || c.Ordinal >= core.MaxOrdinals:
 		return invalid("Ordinal", fmt.Sprintf("%d does not lie in 0 to %d", c.Ordinal, core.MaxOrdinals-1))
 	case c.Streams < 0 || c.Streams > maxStreams:
@@ -306,7 +307,7 @@ func (c *Config) check() error {
 	case c.History < 0 || c.History > maxHistory:
 		return invalid("History", fmt.Sprintf("%d records: say 1 to %d, or 0 for the default of %d", c.History, maxHistory, logging.DefaultRingSize))
 	case c.Faults != "" && c.Faults != FaultsOff && c.Faults != FaultsNamed:
-		return invalid("Faults", fmt.Sprintf("%q: say off or name", c.Faults))
+		return invalid("Faults", legible.Value(c.Faults)+": say off or name")
 	case c.ReservePasses < 0:
 		return invalid("ReservePasses", fmt.Sprintf("%d: say how many may pass, or 0", c.ReservePasses))
 	case c.HealthHold < 0:
@@ -319,11 +320,11 @@ func (c *Config) check() error {
 		return invalid("Guard", bad.Reason)
 	}
 	if c.GuardPolicy != PolicyReport && c.GuardPolicy != PolicyRefuse && c.GuardPolicy != PolicyStop {
-		return invalid("GuardPolicy", fmt.Sprintf("%q: say report, refuse or stop", c.GuardPolicy))
+		return invalid("GuardPolicy", legible.Value(c.GuardPolicy)+": say report, refuse or stop")
 	}
 	for _, h := range c.Hosts {
 		if h == "" || strings.ContainsAny(h, "/: ") {
-			return invalid("Hosts", fmt.Sprintf("%q: say names without scheme and port, such as gpu.example.com, .example.com or *", h))
+			return invalid("Hosts", legible.Value(h)+": say names without scheme and port, such as gpu.example.com, .example.com or *")
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/environ"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -29,7 +30,7 @@ func (c *Config) applyEnvironment() error {
 			continue
 		}
 		if err := set(c.field(v.Field), value); err != nil {
-			return invalid(v.Field, fmt.Sprintf("%q: %v", value, err))
+			return invalid(v.Field, fmt.Sprintf("%s: %v", legible.Value(value), err))
 		}
 	}
 	return nil
@@ -52,7 +53,7 @@ func invalid(field, reason string) error {
 			field = v.Name
 		}
 	}
-	return &core.InvalidRequestError{Op: "fencepost.Open", Field: field, Reason: reason}
+	return &core.InvalidRequestError{Op: "fencepost.Open", Field: field, Reason: legible.Text(reason)}
 }
 
 // set reads a variable's value into the field at that address.

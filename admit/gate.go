@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/line"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/internal/size"
@@ -220,7 +221,7 @@ func endError(ctx context.Context, job, did string) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, err) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
-	return fmt.Errorf("the job %q %s: %w", names.Bound(job), did, err)
+	return fmt.Errorf("the job %s %s: %w", legible.Value(job), did, err)
 }
 
 // Reserved is how many bytes are set aside for the job now, whether it uses them or not.
@@ -248,7 +249,7 @@ func (a *Admission) Observe(bytes uint64) error {
 	defer g.mu.Unlock()
 	switch {
 	case a.left:
-		return &core.InvalidRequestError{Op: "Admission.Observe", Field: "bytes", Reason: fmt.Sprintf("the job %q has left: observe what it uses before", a.job)}
+		return &core.InvalidRequestError{Op: "Admission.Observe", Field: "bytes", Reason: fmt.Sprintf("the job %s has left: observe what it uses before", legible.Value(a.job))}
 	case bytes > mostBytes:
 		return &core.InvalidRequestError{Op: "Admission.Observe", Field: "bytes", Reason: fmt.Sprintf("%d: no device has so many; a difference below zero, perhaps", bytes)}
 	}
@@ -395,10 +396,10 @@ type NeverFitsError struct {
 // Error says what is missing, and what to do.
 func (e *NeverFitsError) Error() string {
 	if e.Runs == 0 {
-		return fmt.Sprintf("the job %q%v needs memory, and the limit is %s: raise it", e.Job, e.Shape, size.Of(e.Limit))
+		return fmt.Sprintf("the job %s%v needs memory, and the limit is %s: raise it", legible.Value(e.Job), e.Shape, size.Of(e.Limit))
 	}
-	return fmt.Sprintf("the job %q%v needs at least %s, as its last %d runs say, which is %s more than the limit of %s: give it a smaller shape, raise the limit, or have the model forget the job if it needs less now",
-		e.Job, e.Shape, size.Of(e.Needs), e.Runs, size.Of(e.Needs-e.Limit), size.Of(e.Limit))
+	return fmt.Sprintf("the job %s%v needs at least %s, as its last %d runs say, which is %s more than the limit of %s: give it a smaller shape, raise the limit, or have the model forget the job if it needs less now",
+		legible.Value(e.Job), e.Shape, size.Of(e.Needs), e.Runs, size.Of(e.Needs-e.Limit), size.Of(e.Limit))
 }
 
 // ShortError says that a job uses more than there is. Sizes are bytes.
@@ -410,8 +411,8 @@ type ShortError struct {
 
 // Error says what is missing, and what to do.
 func (e *ShortError) Error() string {
-	return fmt.Sprintf("the job %q uses %s of %s reserved, and of the limit of %s there were %s too few left: free something, or end it",
-		e.Job, size.Of(e.Used), size.Of(e.Reserved), size.Of(e.Limit), size.Of(e.Short))
+	return fmt.Sprintf("the job %s uses %s of %s reserved, and of the limit of %s there were %s too few left: free something, or end it",
+		legible.Value(e.Job), size.Of(e.Used), size.Of(e.Reserved), size.Of(e.Limit), size.Of(e.Short))
 }
 
 // String is " of rows 100 and columns 5".
@@ -419,7 +420,7 @@ func (s Shape) String() string {
 	var b strings.Builder
 	for i, name := range s.names {
 		if name != "" {
-			fmt.Fprintf(&b, "%s%s %d", []string{" of ", " and "}[i], name, s.numbers[i])
+			fmt.Fprintf(&b, "%s%s %d", []string{" of ", " and "}[i], legible.Text(name), s.numbers[i])
 		}
 	}
 	return b.String()

@@ -3,10 +3,10 @@ package core
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/size"
 )
 
@@ -136,10 +136,7 @@ func (h Holder) String() string {
 	if h.State == Claimed {
 		unit = "reservation"
 	}
-	tag := strings.ToValidUTF8(string(h.Tag), "\uFFFD")
-	if quoted := strconv.Quote(tag); quoted[1:len(quoted)-1] != tag { // it is another request's: it may hold anything
-		tag = quoted
-	}
+	tag := legible.Name(strings.ToValidUTF8(string(h.Tag), "\uFFFD")) // it is another request's: it may hold anything
 	return fmt.Sprintf("%s %s %s in %s", tag, h.State, size.Of(h.Bytes), counted(h.Blocks, unit))
 }
 
@@ -201,7 +198,7 @@ func (e *OutOfBudgetError) claimExceeded() string {
 	if wait != "" {
 		wait = "; " + wait
 	}
-	return fmt.Sprintf("reservation exceeded: requested %s for %q, remaining %s of %s reserved%s (drawn %s)%s: "+
+	return fmt.Sprintf("reservation exceeded: requested %s for %s, remaining %s of %s reserved%s (drawn %s)%s: "+
 		"reserve more, at least the sum of what is allocated at a time; freed memory counts until the device has passed its free",
 		size.Of(e.Requested), e.Tag.OrUntagged(), size.Of(e.Remaining), size.Of(e.Reserved), e.lacks(),
 		size.Of(e.Reserved-min(e.Reserved, e.Remaining)), wait)
@@ -233,7 +230,7 @@ func (e *WaitError) Error() string {
 	if wait == "" {
 		wait = "did not wait"
 	}
-	return fmt.Sprintf("a request of %s for %q: %s: %v", size.Of(e.Requested), e.Tag.OrUntagged(), wait, e.Err)
+	return fmt.Sprintf("a request of %s for %s: %s: %v", size.Of(e.Requested), legible.Value(e.Tag.OrUntagged()), wait, e.Err)
 }
 
 // Unwrap is why the wait ended.
@@ -310,7 +307,7 @@ func (e *StreamMisuseError) Error() string {
 		s += fmt.Sprintf(" (block %v, stream %v)", e.Block, e.Stream)
 	}
 	if h := e.Holder; h != nil {
-		s += fmt.Sprintf(" (held by launch %q on stream %v for %v)", h.Launch, h.Stream, h.Access)
+		s += fmt.Sprintf(" (held by launch %s on stream %v for %v)", legible.Value(h.Launch), h.Stream, h.Access)
 	}
 	return s
 }
@@ -336,7 +333,7 @@ type UseAfterFreeError struct {
 func (e *UseAfterFreeError) Error() string {
 	s := fmt.Sprintf("use after free: %s: generation %s is %s", e.Op, e.Generation, e.State)
 	if e.Tag != "" {
-		s += fmt.Sprintf(" (tag %q)", e.Tag)
+		s += fmt.Sprintf(" (tag %s)", legible.Value(e.Tag))
 	}
 	return s
 }
@@ -356,7 +353,7 @@ type OutOfBoundsError struct {
 
 // Error names the victim and the first bad byte.
 func (e *OutOfBoundsError) Error() string {
-	return fmt.Sprintf("out of bounds: %s: generation %s (tag %q) was overwritten at offset %d", e.Op, e.Generation, e.Tag.OrUntagged(), e.Offset)
+	return fmt.Sprintf("out of bounds: %s: generation %s (tag %s) was overwritten at offset %d", e.Op, e.Generation, legible.Value(e.Tag.OrUntagged()), e.Offset)
 }
 
 // Is matches [ErrOutOfBounds].
@@ -371,7 +368,7 @@ type InvalidRequestError struct {
 
 // Error names the field and says what to do.
 func (e *InvalidRequestError) Error() string {
-	return fmt.Sprintf("invalid request: %s: %s: %s", e.Op, e.Field, e.Reason)
+	return fmt.Sprintf("invalid request: %s: %s: %s", e.Op, e.Field, legible.Text(e.Reason))
 }
 
 // Is matches [ErrInvalidRequest].

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
@@ -349,7 +350,7 @@ func (g *Graph) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease) error
 		return err
 	}
 	if on.pool.drv != g.drv {
-		return &core.StreamMisuseError{Op: "Graph.Launch", Stream: on.id, Reason: fmt.Sprintf("the graph %q was captured on another device: capture it there", g.name)}
+		return &core.StreamMisuseError{Op: "Graph.Launch", Stream: on.id, Reason: fmt.Sprintf("the graph %s was captured on another device: capture it there", legible.Value(g.name))}
 	}
 	return r.LaunchNamed(ctx, g.name, on.ID(), g.uses, func(context.Context) error {
 		return g.enqueue(on.Handle())
@@ -360,7 +361,7 @@ func (g *Graph) enqueue(s driver.Stream) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.exec == 0 {
-		return core.NotEnqueued(fmt.Errorf("Graph.Launch: the graph %q is %w", g.name, core.ErrClosed))
+		return core.NotEnqueued(fmt.Errorf("Graph.Launch: the graph %s is %w", legible.Value(g.name), core.ErrClosed))
 	}
 	return refusedUnlessSticky(g.drv.GraphLaunch(g.exec, s))
 }
@@ -375,7 +376,7 @@ func (g *Graph) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.exec == 0 {
-		return fmt.Errorf("Graph.Close: the graph %q is %w", g.name, core.ErrClosed)
+		return fmt.Errorf("Graph.Close: the graph %s is %w", legible.Value(g.name), core.ErrClosed)
 	}
 	if err := g.drv.GraphDestroy(g.exec); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 )
 
 // Lease is the right to enqueue on one stream. Its id is never used again, so
@@ -105,7 +106,7 @@ func (l *Lease) Release() error {
 		return missingHandle("Release", "lease")
 	}
 	if !l.released.CompareAndSwap(false, true) {
-		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("the lease %q was released before", l.tag)}
+		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("the lease %s was released before", legible.Value(l.tag))}
 	}
 	if err := l.mayRelease(); err != nil {
 		l.released.Store(false)

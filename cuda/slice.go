@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
@@ -195,7 +196,7 @@ func (s *Slice[T]) Free(ctx context.Context) error {
 // names the block, where there is one.
 func (s *storage) freedError(op, advice string) error {
 	if !s.hasBlock() {
-		return fmt.Errorf("%s: the slice or view tagged %q was freed before; %s: %w", op, s.block.Tag.OrUntagged(), advice, core.ErrUseAfterFree)
+		return fmt.Errorf("%s: the slice or view tagged %s was freed before; %s: %w", op, legible.Value(s.block.Tag.OrUntagged()), advice, core.ErrUseAfterFree)
 	}
 	return fmt.Errorf("%w: the slice or view was freed before; %s", &core.UseAfterFreeError{Op: op, Generation: s.block.ID.Generation, Block: s.block.ID,
 		State: s.manager.runtime.State(s.block.ID), Tag: s.block.Tag}, advice)

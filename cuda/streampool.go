@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
@@ -298,7 +299,7 @@ func (p *StreamPool) explain(op string, err error) error {
 	}
 	detail := fmt.Sprintf("%d of %d are leased%s", st.Leased, st.Max, now)
 	if st.OldestTag != "" {
-		detail += fmt.Sprintf(", the longest for %v by %q", st.OldestAge.Round(time.Millisecond), st.OldestTag)
+		detail += fmt.Sprintf(", the longest for %v by %s", st.OldestAge.Round(time.Millisecond), legible.Value(st.OldestTag))
 	}
 	if errors.Is(err, puddle.ErrNotAvailable) {
 		return fmt.Errorf("%w: %s; give a lease back, wait with Acquire, or raise Config.Streams (FENCEPOST_STREAMS; StreamPoolConfig.Max of a pool made by hand)", ErrNoStream, detail)
@@ -474,7 +475,7 @@ func (p *StreamPool) leasedAtClose() error {
 	var errs []error
 	for _, l := range p.Leases() {
 		where := cmp.Or(l.Stack.Caller(), "an unknown place")
-		errs = append(errs, fmt.Errorf("stream %v (%q) is still leased, since %v by %s", l.ID, l.Tag, l.Since.Format(time.RFC3339), where))
+		errs = append(errs, fmt.Errorf("stream %v (%s) is still leased, since %v by %s", l.ID, legible.Value(l.Tag), l.Since.Format(time.RFC3339), where))
 	}
 	if len(errs) == 0 {
 		return errors.New("closing the stream pool: the device has not done the streams' work in time")

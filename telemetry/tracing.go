@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 )
 
 // tracing makes the spans of one resource. A nil tracing makes none.
@@ -277,7 +278,7 @@ func ParseLevel(name string) (Level, error) {
 	if l := slices.Index(levelNames[:], name); l >= 0 {
 		return Level(l), nil
 	}
-	return 0, &core.InvalidRequestError{Op: "telemetry.ParseLevel", Field: "level", Reason: fmt.Sprintf("%q: say off, launches or operations", name)}
+	return 0, &core.InvalidRequestError{Op: "telemetry.ParseLevel", Field: "level", Reason: legible.Value(name) + ": say off, launches or operations"}
 }
 
 // Steps returns what makes a [SpanCopy] of each copy and a [SpanWait] of each wait in

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 )
 
 // Description is what the driver says about a device.
@@ -76,7 +77,7 @@ func (l *Library) noSuchDevice(ordinal, count int) error {
 	err := l.driverError(cuDeviceGet, driver.InvalidDevice)
 	err.Detail = fmt.Sprintf("there is no device %d: this process sees %d, numbered from 0", ordinal, count)
 	if visible, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
-		err.Detail += fmt.Sprintf(" (CUDA_VISIBLE_DEVICES=%q)", visible)
+		err.Detail += fmt.Sprintf(" (CUDA_VISIBLE_DEVICES=%s)", legible.Value(visible))
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/dynlib"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 )
 
 // ErrNoDriver is matched by every error of loading: there is no CUDA driver
@@ -49,9 +50,9 @@ type LoadError struct {
 func (e *LoadError) Error() string {
 	s := ErrNoDriver.Error() + ": "
 	if !strings.Contains(e.Text, e.Path) { // the dynamic linker names it itself
-		s += e.Path + ": "
+		s += legible.Text(e.Path) + ": "
 	}
-	s += e.Text
+	s += legible.Text(e.Text)
 	if e.Help != "" {
 		s += "; " + e.Help
 	}
@@ -62,16 +63,16 @@ func (e *LoadError) Error() string {
 // there without the dynamic linker's words.
 func (e *LoadError) Brief() string {
 	if e.Stage != StageOpen {
-		return ErrNoDriver.Error() + ": " + e.Path + ": " + e.Text
+		return ErrNoDriver.Error() + ": " + legible.Text(e.Path+": "+e.Text)
 	}
 	_, reasons, _ := strings.Cut(e.Text, ": ")
 	present := slices.DeleteFunc(strings.Split(reasons, "; "), func(reason string) bool {
 		return strings.Contains(reason, "No such file or directory") // the linker's words
 	})
 	if len(present) == 0 {
-		return ErrNoDriver.Error() + ": " + e.Path + " not found"
+		return ErrNoDriver.Error() + ": " + legible.Text(e.Path+" not found")
 	}
-	return ErrNoDriver.Error() + ": " + strings.Join(present, "; ")
+	return ErrNoDriver.Error() + ": " + legible.Text(strings.Join(present, "; "))
 }
 
 // Is matches [ErrNoDriver].

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 )
 
 // Setting is a mode with what can be said about it while the program runs.
@@ -99,7 +100,7 @@ func ParseMode(s string) (Setting, error) {
 }
 
 func badMode(s, reason string) error {
-	return &core.InvalidRequestError{Op: "debugguard.ParseMode", Field: "mode", Reason: fmt.Sprintf("%q: %s", s, reason)}
+	return &core.InvalidRequestError{Op: "debugguard.ParseMode", Field: "mode", Reason: legible.Value(s) + ": " + reason}
 }
 
 // Mode is how much the guard does.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 )
 
 // Variable is an environment variable that overrides a field of fencepost.Config.
@@ -70,19 +71,7 @@ type UnknownVariable struct {
 
 // String says so in a sentence, without the value.
 func (u UnknownVariable) String() string {
-	return fmt.Sprintf("%s is no variable of Fencepost and has no effect; the nearest known name is %s", cut(u.Name), u.Nearest)
-}
-
-// cut is a name as it can be printed.
-func cut(name string) string {
-	const longest = 64
-	if len(name) > longest {
-		return fmt.Sprintf("%+q...", name[:longest])
-	}
-	if quoted := fmt.Sprintf("%+q", name); quoted != `"`+name+`"` {
-		return quoted
-	}
-	return name
+	return fmt.Sprintf("%s is no variable of Fencepost and has no effect; the nearest known name is %s", legible.Name(u.Name), u.Nearest)
 }
 
 // Unknown are the FENCEPOST_ variables of env, as os.Environ

@@ -11,6 +11,8 @@ import (
 	"runtime/trace"
 	"strconv"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 )
 
 // The paths below /debug/pprof/ that take a time, and how many seconds that is
@@ -116,7 +118,7 @@ func whole(req *http.Request, name string, def, least, most int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least || n > most {
-		return 0, fmt.Errorf("%s=%q: say a whole number from %d to %d", name, text, least, most)
+		return 0, fmt.Errorf("%s=%s: say a whole number from %d to %d", name, legible.Value(text), least, most)
 	}
 	return n, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 )
 
 // maxGuardBody is the largest request in bytes that the handler reads.
@@ -78,10 +79,10 @@ var proxyHeaders = [...]string{"Forwarded", "Via", "X-Forwarded-For", "X-Forward
 func permit(req *http.Request, done string) error {
 	peer, err := netip.ParseAddrPort(req.RemoteAddr)
 	if err != nil || !peer.Addr().Unmap().IsLoopback() {
-		return fmt.Errorf("%s from this machine only, over a loopback address: the request comes from %q", done, req.RemoteAddr)
+		return fmt.Errorf("%s from this machine only, over a loopback address: the request comes from %s", done, legible.Value(req.RemoteAddr))
 	}
 	if !loopbackHost(req.Host) {
-		return fmt.Errorf("host %q: address the process as localhost or by a loopback address", req.Host)
+		return fmt.Errorf("host %s: address the process as localhost or by a loopback address", legible.Value(req.Host))
 	}
 	for _, name := range proxyHeaders {
 		if len(req.Header.Values(name)) > 0 {
@@ -94,7 +95,7 @@ func permit(req *http.Request, done string) error {
 	if origin := req.Header.Get("Origin"); origin != "" {
 		from, err := url.Parse(origin)
 		if err != nil || !loopbackHost(from.Host) {
-			return fmt.Errorf("%s from no web page of another site: origin %q", done, origin)
+			return fmt.Errorf("%s from no web page of another site: origin %s", done, legible.Value(origin))
 		}
 	}
 	return nil
@@ -152,7 +153,7 @@ func changeOf(form url.Values) (change GuardChange, err error) {
 		case name == "sample_bytes":
 			n, err := strconv.ParseUint(values[0], 10, 64)
 			if err != nil {
-				return change, badChange(name, fmt.Sprintf("%q: write a whole number of bytes", values[0]))
+				return change, badChange(name, legible.Value(values[0])+": write a whole number of bytes")
 			}
 			change.SampleBytes = &n
 		default:

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
 )
 
@@ -161,7 +162,7 @@ func (all devices) choose(of func(*Device) http.Handler) http.Handler {
 		query := req.URL.Query()
 		h, ok := handlers[query.Get("device")]
 		if !ok {
-			http.Error(w, fmt.Sprintf("device %q: say ?device= and one of %v", query.Get("device"), ordinals), http.StatusBadRequest)
+			http.Error(w, fmt.Sprintf("device %s: say ?device= and one of %v", legible.Value(query.Get("device")), ordinals), http.StatusBadRequest)
 			return
 		}
 		if query.Has("device") { // it is said

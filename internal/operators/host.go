@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 )
 
 // checkHost refuses requests that name the process by what could be a name of
@@ -22,7 +24,7 @@ func checkHost(also []string, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if name := hostName(req.Host); !isNoSites(name) && !slices.ContainsFunc(also, func(known string) bool { return matches(name, known) }) {
-			http.Error(w, fmt.Sprintf("host %q: address the process by an IP address, as localhost or by a name without a dot; add others to Config.Hosts or FENCEPOST_HOSTS", req.Host), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("host %s: address the process by an IP address, as localhost or by a name without a dot; add others to Config.Hosts or FENCEPOST_HOSTS", legible.Value(req.Host)), http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, req)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/wholefile"
 )
 
@@ -86,7 +87,7 @@ func (d *Folder) Open(op string, least, otherwise Bounds) error {
 		err = d.Disk.Remove(trial)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: the folder %q cannot be written to: %w", op, d.Dir, err)
+		return fmt.Errorf("%s: the folder %s cannot be written to: %w", op, legible.Value(d.Dir), legible.Error(err))
 	}
 	return nil
 }
