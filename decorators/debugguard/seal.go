@@ -205,7 +205,7 @@ type summing struct {
 }
 
 // isLate reports whether the i-th seal ended before the batch was queued: its sum means nothing.
-func (a *summing) isLate(i int) bool { return a.late != nil && a.late[i] }
+func (a *summing) isLate(i int) bool { return i < len(a.late) && a.late[i] }
 
 // errAllEnded is what enqueueSums says of seals that have all ended: there is nothing
 // to sum up.

@@ -198,9 +198,10 @@ func (h *hoarder) Allocate(ctx context.Context, req core.Request) (core.Block, e
 func TestALayerBetweenBordersConforms(t *testing.T) {
 	coretest.Run(t, func(t *testing.T) coretest.Subject {
 		fake := coretest.NewFake(0)
-		layer := handback.Around(func(up core.Resource) (core.Resource, error) { return &passing{up}, nil })
+		layer := func(up core.Resource) (core.Resource, error) { return &passing{up}, nil }
+		inner := must.Get(core.Chain(fake, handback.Around(layer)))(t)
 		return coretest.Subject{
-			Resource: must.Get(core.Chain(fake, layer, layer))(t), Features: core.UseTracking | core.StreamOrdered, Streams: fake.Streams,
+			Resource: must.Get(core.Chain(inner, handback.Around(layer)))(t), Features: core.UseTracking | core.StreamOrdered, Streams: fake.Streams,
 			FailNextFree: func() { fake.FailNext("Deallocate", errors.New("the device said no")) },
 		}
 	})
