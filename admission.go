@@ -271,8 +271,8 @@ func allocate[T cuda.Element](s *jobState, n int, on core.StreamID) (*cuda.Slice
 		options.Claim = 0
 		slice, err := cuda.Alloc[T](s.ctx, s.memory, n, options)
 		if errors.Is(err, core.ErrOutOfBudget) {
-			err = fmt.Errorf("the job %q needs more than the %s that were reserved for it, and there is no room for that: %w",
-				s.tag.OrUntagged(), size.Of(reserved), err)
+			err = fmt.Errorf("the job %s needs more than the %s that were reserved for it, and there is no room for that: %w",
+				legible.Value(s.tag.OrUntagged()), size.Of(reserved), err)
 		}
 		return slice, err
 	}

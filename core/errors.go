@@ -104,8 +104,8 @@ func (w Wait) String() string {
 		facts = append(facts, "the device had not come to "+size.Of(w.Pending)+" that are freed")
 	}
 	if w.Ahead != 0 {
-		facts = append(facts, fmt.Sprintf("in line behind %s for %s, the first of %q", counted(uint64(w.Ahead), "request"),
-			size.Of(w.AheadBytes), w.First.OrUntagged()))
+		facts = append(facts, fmt.Sprintf("in line behind %s for %s, the first of %s", counted(uint64(w.Ahead), "request"),
+			size.Of(w.AheadBytes), legible.Value(w.First.OrUntagged())))
 	}
 	if w.Learning {
 		facts = append(facts, "what jobs of this name need is being learned")
@@ -148,7 +148,7 @@ func (e *OutOfBudgetError) Error() string {
 		return e.claimExceeded()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "out of budget: requested %s for %q, remaining %s of %s%s", size.Of(e.Requested), e.Tag.OrUntagged(),
+	fmt.Fprintf(&b, "out of budget: requested %s for %s, remaining %s of %s%s", size.Of(e.Requested), legible.Value(e.Tag.OrUntagged()),
 		size.Of(e.Remaining), size.Of(e.Limit), e.lacks())
 	if w := e.Wait.String(); w != "" {
 		b.WriteString("; " + w)
@@ -200,7 +200,7 @@ func (e *OutOfBudgetError) claimExceeded() string {
 	}
 	return fmt.Sprintf("reservation exceeded: requested %s for %s, remaining %s of %s reserved%s (drawn %s)%s: "+
 		"reserve more, at least the sum of what is allocated at a time; freed memory counts until the device has passed its free",
-		size.Of(e.Requested), e.Tag.OrUntagged(), size.Of(e.Remaining), size.Of(e.Reserved), e.lacks(),
+		size.Of(e.Requested), legible.Value(e.Tag.OrUntagged()), size.Of(e.Remaining), size.Of(e.Reserved), e.lacks(),
 		size.Of(e.Reserved-min(e.Reserved, e.Remaining)), wait)
 }
 

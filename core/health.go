@@ -81,8 +81,8 @@ func (r *Runtime) reportOutOfMemory(req Request, err error) {
 	}
 	r.report(Finding{Kind: names.FindingOutOfMemory, Err: err,
 		Victim: Block{Requested: cmp.Or(req.Requested, req.Bytes), Bytes: req.Bytes, Tag: req.Tag.OrUntagged()},
-		Text: fmt.Sprintf("no memory for %s tagged %q that the budget admitted: %v", size.Of(req.Bytes),
-			req.Tag.OrUntagged(), err)})
+		Text: fmt.Sprintf("no memory for %s tagged %s that the budget admitted: %v", size.Of(req.Bytes),
+			legible.Value(req.Tag.OrUntagged()), err)})
 }
 
 // inFlight lists what was in flight, for the report of a device that was lost with a

@@ -123,7 +123,7 @@ func (b *block) hasOwner() bool { return b.low() < b.high() }
 // party describes one side of a finding.
 func (a access) party(kind core.Access) Party {
 	return Party{Op: a.op, Stream: a.stream, Number: a.seq, Guard: a.own, Work: a.work, Declared: a.declared,
-		Access: kind, Ptr: a.low, Bytes: a.high - a.low}
+		How: a.how, Access: kind, Ptr: a.low, Bytes: a.high - a.low}
 }
 
 // history remembers freed blocks: the newest, so that a touch of memory that no

@@ -28,8 +28,9 @@ import (
 var (
 	callbacks = []string{"sink", "sampler", "span start", "span end", "logger", "OnFinding", "OnHealth", "OnStop",
 		"TelemetryLost", "listener",
-		"writer", "OnError", "layer around the guard", "layer around the budget"}
-	userSteps = []string{"allocate", "launch", "free", "reap", "finding", "oracle", "refusal", "reserve", "job",
+		"writer", "OnError", "layer around the guard", "layer around the budget", "layer around the guard, behind",
+		"layer around the budget, behind"}
+	userSteps = []string{"allocate", "launch", "free", "reap", "finding", "oracle", "refusal", "reserve", "seal", "job",
 		"job's end", "guard", "Close"}
 	acts = []string{"panics", "exits", "blocks", "calls back", "closes"}
 )
