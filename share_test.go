@@ -351,3 +351,45 @@ func TestOnlyABudgetThatIsSetIsAShare(t *testing.T) {
 		t.Error(h)
 	}
 }
+
+// A large request that the driver's pool could not serve within the share, on a stream that is busy, costs other streams
+// nothing: what they need is in the pool, and takes no more of the device.
+func TestARefusedRequestCostsOtherStreamsNothing(t *testing.T) {
+	const share = 64 * mib
+	rt := e2e.OpenDirty(t, fencepost.Config{Resource: fencepost.Async, Guard: fencepost.GuardOff, Budget: share})
+	busy, other := e2e.Lease(t, rt, "busy"), e2e.Lease(t, rt, "other")
+	allocate := func(on *cuda.Lease, bytes uint64) (core.Block, error) {
+		return rt.Allocate(t.Context(), core.Request{Bytes: bytes, Stream: on.ID(), Tag: "test"})
+	}
+	var large, small []core.Block
+	for { // the pool, in pieces
+		a, err := allocate(other, 1900<<10)
+		if err != nil {
+			break
+		}
+		b, err := allocate(other, 8<<10)
+		if large = append(large, a); err != nil {
+			break
+		}
+		small = append(small, b)
+	}
+	for _, b := range large {
+		must.Get(rt.Deallocate(t.Context(), b.ID))(t)
+	}
+	must.Do(t, rt.Drain(t.Context()))
+	small = append(small, must.Get(allocate(busy, 256))(t))
+	release := must.Get(rt.Driver().(*sim.Device).Hold(busy.Handle()))(t)
+	defer release()
+	if _, err := allocate(busy, 48*mib); err == nil {
+		t.Fatal("the pool was not in pieces, which shows nothing")
+	}
+	for range 50 {
+		small = append(small, must.Get(allocate(other, 256))(t))
+	}
+	release()
+	for _, b := range small {
+		must.Get(rt.Deallocate(t.Context(), b.ID))(t)
+	}
+	must.Do(t, busy.Release())
+	must.Do(t, other.Release())
+}

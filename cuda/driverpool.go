@@ -133,7 +133,9 @@ func (p *driverPool) allocate(s *stream, bytes uint64) (uint64, error) {
 }
 
 // takeAlone allocates although there may be no room, and frees the memory again if there was none.
-// The pool returns it to the device when the device has passed the stream's work.
+// The pool returns it to the device when the device has passed the stream's work. Until then the pool
+// may hold more than the share. A request of at most a step of the pool is served from that, if the
+// pool held as much before its first try: it takes no more of the device.
 func (p *driverPool) takeAlone(s *stream, bytes uint64) (uint64, error) {
 	p.alone.Lock()
 	defer p.alone.Unlock()
@@ -141,9 +143,12 @@ func (p *driverPool) takeAlone(s *stream, bytes uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	beyond := s.alone.beyond
+	beyond, had := s.alone.beyond, s.alone.had
 	s.alone.beyond = 0
-	if err = p.reap(); err == nil && p.last.Load().Reserved <= max(p.tolerated.Load(), p.share.forPool()+beyond) {
+	if bytes > poolStep {
+		had = 0
+	}
+	if err = p.reap(); err == nil && p.last.Load().Reserved <= max(had, p.tolerated.Load(), p.share.forPool()+beyond) {
 		return ptr, nil
 	}
 	if undone := p.drv.MemFreeAsync(ptr, s.Handle()); undone != nil {
@@ -192,7 +197,7 @@ func (p *driverPool) makeRoom(s *stream, req *core.Request, err error) error {
 	}
 	s.Lock()
 	defer s.Unlock()
-	if !s.alone.next(err, pieces) {
+	if !s.alone.next(err, pieces, p.last.Load().Reserved) {
 		return p.explain(req, nil)
 	}
 	return nil
@@ -206,6 +211,8 @@ type tries struct {
 	failed int
 	// beyond is how much more than the share the pool may hold by the next: see [share.pieces].
 	beyond uint64
+	// had is what the pool held before the first.
+	had uint64
 }
 
 // mostTries is how often a request is tried alone within the share.
@@ -213,9 +220,9 @@ const mostTries = 4
 
 // next lets the next request be tried alone, after an error of the last. After mostTries it may
 // exceed the share by pieces, and is refused if pieces is zero.
-func (t *tries) next(err error, pieces uint64) bool {
+func (t *tries) next(err error, pieces, held uint64) bool {
 	if !errors.Is(err, errBeyond) {
-		t.failed = 0
+		t.failed, t.had = 0, held
 	} else if t.failed++; t.failed > mostTries || t.failed == mostTries && pieces == 0 {
 		*t = tries{}
 		return false

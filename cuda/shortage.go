@@ -91,6 +91,9 @@ func (m *arenas) explain(s *stream, req *core.Request, err error) *core.OutOfMem
 	} else {
 		e.Err = err
 		e.May, e.Bound = m.tracker.deviceHas(e.Held)
+		if errors.Is(err, errNoRow) { // no addresses are free where pages could be moved to
+			e.Largest = min(largest, req.Bytes-1)
+		}
 	}
 	return m.tracker.explain(req, e)
 }

@@ -22,6 +22,8 @@ type loaded struct {
 	books []*book
 	// listed is what the resources know of blocks.
 	listed map[core.Generation]listedBlock
+	// listedAt is when that began, zero if it is not known.
+	listedAt time.Time
 }
 
 // listedBlock is a block as the resources list it.
@@ -36,7 +38,7 @@ func (s Source) load() (*loaded, error) {
 	if s.listed == nil {
 		s = s.ListNow()
 	}
-	h := &loaded{listed: s.listed, events: s.Events()}
+	h := &loaded{listed: s.listed, listedAt: s.listedAt, events: s.Events()}
 	if s.Findings != nil {
 		h.findings = s.Findings()
 	}
@@ -104,6 +106,9 @@ func (h *loaded) keepBooks() error {
 	for _, b := range h.listed {
 		bookOf(b.id.Ordinal).complete(b)
 	}
+	for _, b := range h.books {
+		b.listed, b.listedAt = h.listed, h.listedAt
+	}
 	for i := range h.findings {
 		bookOf(h.findings[i].Victim.ID.Ordinal)
 	}
@@ -144,6 +149,10 @@ type book struct {
 	places    []memory
 	// early are the others, retired if they were freed before.
 	early map[core.Generation]listedBlock
+	// listed are the blocks that resources list, of all devices, since a time. A block that was freed
+	// before, and is not listed, is released: a log has no release of a block that was freed at once.
+	listed   map[core.Generation]listedBlock
+	listedAt time.Time
 }
 
 func newBook(ordinal int) *book {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
@@ -38,6 +39,12 @@ func newReplay(b *book, events []oplog.Event, yield func(s step, block *memory, 
 	for _, g := range slices.Sorted(maps.Keys(r.waiting)) {
 		r.admit(g, nil)
 	}
+	for _, g := range slices.Sorted(maps.Keys(r.blocks)) {
+		_, listed := b.listed[g]
+		if block := r.blocks[g]; block.freed && !listed && !block.freedAt.IsZero() && block.freedAt.Before(b.listedAt) {
+			r.release(g, nil)
+		}
+	}
 	return r
 }
 
@@ -55,6 +62,8 @@ type replay struct {
 type replayed struct {
 	memory
 	freed bool
+	// freedAt is when, zero if no event says so.
+	freedAt time.Time
 }
 
 // begin allocates the blocks that were there from the beginning. Generations
@@ -136,7 +145,9 @@ func (r *replay) allocate(h memory, e *oplog.Event) {
 
 func (r *replay) free(g core.Generation, e *oplog.Event) {
 	if b := r.blocks[g]; b != nil && !b.freed {
-		b.freed = true
+		if b.freed = true; e != nil {
+			b.freedAt = e.Time
+		}
 		r.yield(stepFree, &b.memory, e)
 	}
 }

@@ -31,6 +31,8 @@ type Source struct {
 
 	// listed are the blocks as [Source.ListNow] found them.
 	listed map[core.Generation]listedBlock
+	// listedAt is when ListNow began, zero if there are no resources.
+	listedAt time.Time
 }
 
 // ListNow returns the source with the blocks of its resources as they are now,
@@ -40,6 +42,9 @@ type Source struct {
 // device call.
 func (s Source) ListNow() Source {
 	s.listed = map[core.Generation]listedBlock{}
+	if len(s.Resources) > 0 {
+		s.listedAt = time.Now()
+	}
 	for _, r := range s.Resources {
 		for b := range blocks.Of(r) {
 			if b.Block.State != core.Freed {
