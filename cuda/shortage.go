@@ -92,7 +92,7 @@ func (m *arenas) explain(s *stream, req *core.Request, err error) *core.OutOfMem
 		e.Err = err
 		e.May, e.Bound = m.tracker.deviceHas(e.Held)
 		if errors.Is(err, errNoRow) { // no addresses are free where pages could be moved to
-			e.Largest = min(largest, req.Bytes-1)
+			e.Largest = largest
 		}
 	}
 	return m.tracker.explain(req, e)
