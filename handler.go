@@ -98,6 +98,7 @@ func (cfg HandlerConfig) liveSource(r *Runtime) liveview.Source {
 		Past:     r.livePast,
 		Health:   r.Health,
 		Streams:  r.liveStreams,
+		Jobs:     func() liveview.Jobs { return liveview.Jobs{Waiting: r.Waiting(), Learning: r.Learning()} },
 		Findings: func() (uint64, []core.Finding) { return r.findings.Total(), r.findings.Recent() },
 		Refusals: r.refusals.Newest,
 		Device:   func() []oplog.Event { return r.deviceWork.events(r.Ordinal()) },

@@ -17,7 +17,7 @@ import (
 // Health is how well the runtime is: ok; degraded, with the reasons; closed; or
 // poisoned, when a sticky error lost the device and every call is refused. See
 // docs/operate.md for when each reason begins and ends. It makes no device call
-// and takes no lock: what it says of reasons is at most a second old, and that
+// and takes no lock: what it says of reasons and notes is at most a second old, and that
 // the device is lost or the runtime closed it says at once.
 func (r *Runtime) Health() core.Health { return r.health.Health() }
 
@@ -29,6 +29,9 @@ type HealthReport struct {
 	State   string            `json:"state"`
 	Reason  string            `json:"reason,omitempty"`
 	Reasons []core.HealthSign `json:"reasons,omitempty"`
+	// Notes are its Notes: what is no reason to be unwell, such as that jobs wait for memory. Notes
+	// is shared and must not be changed.
+	Notes []core.HealthSign `json:"notes,omitempty"`
 	// NotReady is why no requests should be sent here, if the state is not
 	// the reason.
 	NotReady string `json:"not_ready,omitempty"`
@@ -45,7 +48,7 @@ type HealthReport struct {
 // device call.
 func (r *Runtime) HealthReport() HealthReport {
 	h := r.Health()
-	return HealthReport{State: h.State, Reason: h.Reason, Reasons: h.Signs, Device: r.device.String(), UUID: r.device.UUID, Stack: r.String(),
+	return HealthReport{State: h.State, Reason: h.Reason, Reasons: h.Signs, Notes: h.Notes, Device: r.device.String(), UUID: r.device.UUID, Stack: r.String(),
 		Findings: r.findings.Counts()}
 }
 
@@ -109,7 +112,8 @@ func (r *Runtime) watchHealth(Config) error {
 // readHealth reads the numbers. It makes no device call.
 func (r *Runtime) readHealth() health.Reading {
 	return health.Sources{Stats: r.Stats(), Guard: r.guard.GuardStats(), Streams: r.streams.Stats(), Operations: r.observer.Operations(),
-		Findings: r.findings, Drift: r.DeviceMemory().Drift, Exhausted: r.exhausted(), Lost: r.lostTelemetry()}.Reading()
+		Findings: r.findings, Drift: r.DeviceMemory().Drift, Exhausted: r.exhausted(), Lost: r.lostTelemetry(),
+		JobsWaiting: r.Waiting(), JobsLearning: r.Learning()}.Reading()
 }
 
 func (r *Runtime) lostTelemetry() uint64 {

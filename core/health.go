@@ -32,6 +32,13 @@ type Health struct {
 	// Signs are the reasons by name, the gravest first; none if the state is
 	// ok or closed. The slice is shared and must not be changed.
 	Signs []HealthSign
+	// Notes say by name what is no reason to be degraded, and explains why requests take long;
+	// none if the state is closed or poisoned. The slice is shared and must not be changed. Only
+	// the root package's Runtime has any.
+	//
+	//	waiting   jobs wait for their reservation of the budget
+	//	learning  jobs wait or run on a guess, because nothing is known yet of what they need
+	Notes []HealthSign
 	// Err is the sticky error that lost the device, if that is the reason.
 	Err error
 }
@@ -116,9 +123,10 @@ func (r *Runtime) report(f Finding) {
 	usercode.Call("NewRuntime's findings", func() { r.findings(f) })
 }
 
-// HealthSign is one reason as it holds now.
+// HealthSign is one reason or note as it holds now.
 type HealthSign struct {
-	// Reason is a stable name. All but the first belong to a runtime that is degraded,
+	// Reason is a stable name. Those of notes are in the comment of [Health]. All reasons but the
+	// first belong to a runtime that is degraded,
 	// and are given by the root package's Runtime; docs/operate.md says when each begins
 	// and ends.
 	//
@@ -135,6 +143,6 @@ type HealthSign struct {
 	Reason string `json:"reason"`
 	// Text says in words what was seen.
 	Text string `json:"text"`
-	// Since is when the reason began to hold.
+	// Since is when it began to hold.
 	Since time.Time `json:"since"`
 }

@@ -25,6 +25,13 @@ const (
 	HealthStreamsExhausted = "streams_exhausted"
 )
 
-// HealthReasons are all of them, the gravest first.
+// The notes of health, in Notes of core.Health, whose comment says what each means. No note makes a
+// runtime degraded.
+const (
+	HealthNoteWaiting  = "waiting"
+	HealthNoteLearning = "learning"
+)
+
+// HealthReasons are all reasons, the gravest first.
 var HealthReasons = [...]string{HealthStickyError, HealthPoisonedBlocks, HealthFindings, HealthLedgerDrift, HealthRefusalStorm,
 	HealthMemoryLimit, HealthStreamsExhausted, HealthGuardGaps, HealthTelemetryLoss}

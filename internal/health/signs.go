@@ -47,6 +47,7 @@ type Rules struct {
 	// none.
 	driftFrom, waitFrom, limitFrom, beyondFrom time.Time
 	reasons                                    map[string]*observed
+	notes                                      []core.HealthSign
 }
 
 // observed is a reason that was seen; count is how many events it had since it began.
@@ -62,13 +63,42 @@ func NewRules(hold time.Duration) *Rules {
 	return &Rules{hold: hold, reasons: map[string]*observed{}}
 }
 
-// Look takes a reading and returns the reasons that hold, gravest first.
+// Look takes a reading and returns the reasons that hold, gravest first. Notes are then those of the
+// same reading.
 func (r *Rules) Look(now Reading, at time.Time) []core.HealthSign {
 	r.lookAtCounts(now, at)
 	r.lookAtLevels(now, at)
 	r.lookAtRefusals(now, at)
 	r.last = now
+	r.notes = r.note(now, at)
 	return r.holding(at)
+}
+
+// Notes are those of the last look.
+func (r *Rules) Notes() []core.HealthSign { return r.notes }
+
+// note says what holds now and is no reason to be degraded. A note holds while it is seen, and
+// since the first look of those that saw it without a break.
+func (r *Rules) note(now Reading, at time.Time) (notes []core.HealthSign) {
+	for _, n := range []struct {
+		name      string
+		count     int
+		one, many string
+	}{
+		{names.HealthNoteWaiting, now.JobsWaiting, "job waits for memory of the budget", "jobs wait for memory of the budget"},
+		{names.HealthNoteLearning, now.JobsLearning, "job has a guess reserved or waits for it: what its name needs is being learned",
+			"jobs have a guess reserved or wait for it: what their names need is being learned"},
+	} {
+		if n.count == 0 {
+			continue
+		}
+		since := at
+		if i := slices.IndexFunc(r.notes, func(s core.HealthSign) bool { return s.Reason == n.name }); i >= 0 {
+			since = r.notes[i].Since
+		}
+		notes = append(notes, core.HealthSign{Reason: n.name, Text: plural(uint64(n.count), n.one, n.many), Since: since})
+	}
+	return notes
 }
 
 func (r *Rules) lookAtCounts(now Reading, at time.Time) {
@@ -181,6 +211,9 @@ type Reading struct {
 	Guarding bool
 	// Waiting is callers that wait while every stream is leased.
 	Waiting int
+	// JobsWaiting is jobs that wait for their reservation, and JobsLearning those whose reservation
+	// is a guess. Both are for notes.
+	JobsWaiting, JobsLearning int
 }
 
 // Sources are what the parts of a runtime say of themselves at one moment.
@@ -194,6 +227,8 @@ type Sources struct {
 	Drift     int64
 	Exhausted string
 	Lost      uint64
+	// JobsWaiting and JobsLearning are those of [Reading].
+	JobsWaiting, JobsLearning int
 }
 
 // Reading is what the rules look at of all that.
@@ -208,6 +243,8 @@ func (s Sources) Reading() Reading {
 		Exhausted:  s.Exhausted,
 		Beyond:     beyond(&s.Stats),
 		Lost:       s.Lost,
+
+		JobsWaiting: s.JobsWaiting, JobsLearning: s.JobsLearning,
 	}
 	for _, op := range []oplog.Op{oplog.OpAllocate, oplog.OpReserve} {
 		now.Requests += s.Operations.Calls(op)

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -230,5 +231,31 @@ func TestALostDeviceIsNoFindingWhenever(t *testing.T) {
 	findings.Report(core.Finding{Kind: names.FindingDoubleFree})
 	if n := Degrading(findings); n != 2 {
 		t.Errorf("%d findings, want 2", n)
+	}
+}
+
+// A note holds while it is seen, since it was first seen, and gives no reason.
+func TestNotesHoldWhileTheyAreSeenAndGiveNoReason(t *testing.T) {
+	for name, cause := range map[string]func(r *Reading, n int){
+		names.HealthNoteWaiting:  func(r *Reading, n int) { r.JobsWaiting = n },
+		names.HealthNoteLearning: func(r *Reading, n int) { r.JobsLearning = n },
+	} {
+		w := watch(t)
+		began := w.at
+		before := 0
+		for _, n := range []int{0, 1, 5, 0, 2} {
+			cause(&w.now, n)
+			if before == 0 {
+				began = w.at
+			}
+			before = n
+			reasons, notes := w.rules.Look(w.now, w.at), w.rules.Notes()
+			if len(reasons) != 0 || len(notes) != min(n, 1) {
+				t.Errorf("%s of %d: the reasons are %v, the notes %v", name, n, reasons, notes)
+			} else if n > 0 && (notes[0].Reason != name || !notes[0].Since.Equal(began) || !strings.Contains(notes[0].Text, fmt.Sprint(n))) {
+				t.Errorf("%s of %d since %v: the note is %+v", name, n, began, notes[0])
+			}
+			w.at = w.at.Add(time.Minute)
+		}
 	}
 }

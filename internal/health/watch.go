@@ -50,6 +50,7 @@ type Config struct {
 type Watch struct {
 	cfg   Config
 	signs atomic.Pointer[[]core.HealthSign]
+	notes atomic.Pointer[[]core.HealthSign]
 	// lost is what Config.Lost last said.
 	lost uint64
 
@@ -64,11 +65,14 @@ func New(cfg Config) *Watch {
 	return &Watch{cfg: cfg, soon: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 }
 
-// Health is the runtime's health with the reasons of the last look. It takes no
+// Health is the runtime's health with the reasons and notes of the last look. It takes no
 // lock.
 func (w *Watch) Health() core.Health {
 	h := w.cfg.State()
 	signs := w.signs.Load()
+	if notes := w.notes.Load(); notes != nil && h.OK {
+		h.Notes = *notes
+	}
 	switch {
 	case signs == nil || len(*signs) == 0 || h.State == names.HealthClosed:
 	case h.State == names.HealthPoisoned:
@@ -128,7 +132,9 @@ func (w *Watch) run(rules *Rules, before *core.Health) {
 			ended = true
 		}
 		signs := rules.Look(w.read(), time.Now())
+		notes := rules.Notes()
 		w.signs.Store(&signs)
+		w.notes.Store(&notes)
 		if now := w.Health(); differs(*before, now) {
 			storm := has(now, names.HealthRefusalStorm) && !has(*before, names.HealthRefusalStorm)
 			*before = now
@@ -151,7 +157,8 @@ func (w *Watch) read() Reading {
 
 const telemetryLost = "Config.TelemetryLost"
 
-// differs reports whether b must be told after a.
+// differs reports whether b must be told after a. Notes come and go with the load: they are shown,
+// and not told.
 func differs(a, b core.Health) bool {
 	return a.State != b.State || !slices.EqualFunc(a.Signs, b.Signs, func(x, y core.HealthSign) bool { return x.Reason == y.Reason })
 }

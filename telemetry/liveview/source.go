@@ -24,6 +24,7 @@ type Source struct {
 	Past    func() Past
 	Health  func() core.Health
 	Streams func() Streams
+	Jobs    func() Jobs
 	// Findings is how many there were, and the newest of them, oldest first.
 	Findings func() (total uint64, newest []core.Finding)
 	// Refusals is how many there were, and the events of the newest, oldest
@@ -47,6 +48,14 @@ type Guard struct {
 	Numbers map[string]uint64 `json:"numbers"`
 	// Switch: the page offers to switch it, by POST to "guard" beside itself.
 	Switch bool `json:"switch"`
+}
+
+// Jobs are how many jobs do not have what they need yet.
+type Jobs struct {
+	// Waiting is how many wait for their reservation of the budget.
+	Waiting int `json:"waiting"`
+	// Learning is how many wait or run on a guess, because nothing is known yet of what they need.
+	Learning int `json:"learning"`
 }
 
 // Streams are a pool of streams.

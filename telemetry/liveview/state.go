@@ -61,6 +61,7 @@ func (d *viewed) look(now time.Time, has known) object {
 		"health", told(src.Health, healthOf),
 		"memory", memoryOf(&st), "counters", countersOf(&st),
 		"tags", told(src.Holders, tags), "map", addresses,
+		"jobs", told(src.Jobs, func(j Jobs) Jobs { return j }),
 		"streams", told(src.Streams, func(s Streams) object { return streamsOf(s, now) }),
 		"findings", newsOf(src.Findings, has.findings, findingOf), "refusals", newsOf(src.Refusals, has.refusals, refusalOf),
 		"guard", told(src.Guard, func(g Guard) Guard { return g }), "files", src.Files)
@@ -75,11 +76,15 @@ func told[T, Shown any](read func() T, show func(T) Shown) any {
 }
 
 func healthOf(h core.Health) object {
-	reasons := []object{}
-	for _, s := range h.Signs {
-		reasons = append(reasons, object{"reason", s.Reason, "text", clip(s.Text, maxText), "since", s.Since})
+	return object{"state", h.State, "reasons", signsOf(h.Signs), "notes", signsOf(h.Notes)}
+}
+
+func signsOf(signs []core.HealthSign) []object {
+	out := []object{}
+	for _, s := range signs {
+		out = append(out, object{"reason", s.Reason, "text", clip(s.Text, maxText), "since", s.Since})
 	}
-	return object{"state", h.State, "reasons", reasons}
+	return out
 }
 
 // The bounds of the parts of a state.

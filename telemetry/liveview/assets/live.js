@@ -202,9 +202,10 @@ function health(h) {
   setText(pill.lastChild, h.state);
   const list = byID("reasons");
   if (h.state === "unreachable") return;
-  list.hidden = !h.reasons?.length;
+  const shown = [...(h.reasons ?? []), ...(h.notes ?? [])];
+  list.hidden = !shown.length;
   list.dataset.state = h.state;
-  keyed(list, h.reasons ?? [], (r) => r.reason, () => el("li", {}, el("b"), el("span"), el("span", { className: "quiet" })), (node, r) => {
+  keyed(list, shown, (r) => r.reason, () => el("li", {}, el("b"), el("span"), el("span", { className: "quiet" })), (node, r) => {
     setText(node.children[0], r.reason.replaceAll("_", " "));
     setText(node.children[1], r.text);
     setText(node.children[2], r.since && !r.since.startsWith("0001") ? `since ${clock(r.since)}` : "");

@@ -25,6 +25,7 @@ export function tiles(device, rate) {
     { what: "Pending free", color: "pending", value: bytes(m.pending.bytes), more: `${counted(m.pending.blocks, "block")}${m.pending.blocks ? "; serves its stream again meanwhile" : ""}` },
     { what: "Quarantined", color: "quarantined", value: bytes(m.quarantined.bytes), more: `${counted(m.quarantined.blocks, "block")}` },
     { what: "Claimed", color: "claimed", value: bytes(m.claimed), more: `${counted(m.claims, "claim")}` },
+    ...(device.jobs ? [{ what: "Jobs waiting", value: count(device.jobs.waiting), more: `for memory; ${count(device.jobs.learning)} being learned` }] : []),
     { what: "Pool reserved", value: bytes(m.pool_reserved), more: poolText(m) },
     { what: "Allocations", value: per(rate.allocations) || "–", more: `${short(c.allocations)} in all` },
     { what: "Launches", value: per(rate.launches) || "–", more: `${c.open_intents} open, ${short(c.launches)} in all` },
