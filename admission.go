@@ -221,11 +221,14 @@ func (r *Runtime) predict(s *jobState, o *jobOptions) error {
 	return nil
 }
 
-// refuseJob tells the log that a job is refused its reservation.
+// refuseJob tells the log that a job is refused its reservation, and counts the call that was not
+// made: the budget has counted its refusal.
 func (r *Runtime) refuseJob(ctx context.Context, tag core.Tag, bytes uint64, err error) error {
-	r.refusals.Emit(ctx, oplog.Event{Op: oplog.OpRefusal, Layer: "job", Time: time.Now(), Ordinal: r.Ordinal(), Tag: tag.OrUntagged(),
-		Requested: bytes, Bytes: bytes, Span: core.SpanOf(ctx), Err: err})
-	return err
+	return r.observer.AnswerReserve(ctx, bytes, tag, func(ctx context.Context) error {
+		r.refusals.Emit(ctx, oplog.Event{Op: oplog.OpRefusal, Layer: "job", Time: time.Now(), Ordinal: r.Ordinal(), Tag: tag.OrUntagged(),
+			Requested: bytes, Bytes: bytes, Span: core.SpanOf(ctx), Err: err})
+		return err
+	})
 }
 
 // Settle gives back what is left of the job's reservation, for other jobs: the job has allocated what it needs, or most of it. What it

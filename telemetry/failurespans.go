@@ -118,6 +118,9 @@ func appendWait(attrs []attribute.KeyValue, w core.Wait) []attribute.KeyValue {
 // that logs a refusal asks it first; see [oplog.Sink]. e must have an
 // error. It does not block, unless the provider's processors do.
 func (r *Resource) Refused(ctx context.Context, e oplog.Event) (span core.SpanRef, alone bool) {
+	if e.Op == oplog.OpRefusal && !errors.Is(e.Err, core.ErrOutOfBudget) {
+		e.Op = oplog.OpAllocate // only an allocation is refused by a reservation, the pool or the device
+	}
 	span = r.tracing.failed(ctx, &e)
 	return span, !span.IsZero() && !SpanIn(ctx).Sampled
 }

@@ -211,10 +211,10 @@ func (r *Resource) hide(err error) {
 	r.count.hiddenFailures.Add(1)
 }
 
-// passRefusal reports a refusal that the caller is told of. The layers below may
-// have refused the same request several times before.
+// passRefusal reports a refusal that the caller is told of, by a budget, a reservation, the pool or
+// the device. The layers below may have refused the same request several times before.
 func (r *Resource) passRefusal(ctx context.Context, req *core.Request, err error) {
-	if refused(err) {
+	if outOfMemory(err) {
 		r.emit(ctx, req, r.cfg.Advanced.Now(), err, false)
 	}
 }
