@@ -61,7 +61,12 @@ func newArena(base, capacity, step uint64) (*arena, error) {
 	}, nil
 }
 
-func (a *arena) close() error { return a.pages.release(a.region) }
+// close gives the address space back. The arena holds no address and no node afterwards, so a call
+// that comes later finds nothing and touches nothing. The locks of its heap and device are held.
+func (a *arena) close() error {
+	a.limit, a.starts = a.base, new(bitset)
+	return a.pages.release(a.region)
+}
 
 // granules are those that a range touches.
 func (a *arena) granules(ptr, n uint64) []atomic.Pointer[granule] {

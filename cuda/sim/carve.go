@@ -41,7 +41,7 @@ func (d *Device) BlockBegins(ptr, bytes uint64, s driver.Stream) {
 	b := &block{ptr: ptr, bytes: bytes, stream: s, slot: begin.slot, seq: begin.seq}
 	b.told.Store(true)
 	b.trackedTo.Store(math.MaxUint64)
-	for at, end := ptr, roundUp(b.end(), unit); at < end; {
+	for at, end := max(ptr, h.arena.base), min(roundUp(b.end(), unit), h.arena.limit); at < end; {
 		n := h.nodeAt(at)
 		if n == nil || n.free { // an access there is an illegal address
 			at = roundUp(at+1, Granule)

@@ -11,7 +11,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// Device is a simulated GPU. All methods are safe for concurrent use.
+// Device is a simulated GPU. All methods are safe for concurrent use, while Close runs and after it
+// too. After Close a method whose last result is an error returns one, but for Close itself and
+// WatchFaults. The other methods read the device's books, or do nothing.
 //
 // Locks are taken in this order: device (of two, the one that was opened first),
 // heap, guests, strays, stream, block, findings.

@@ -110,6 +110,9 @@ func (d *Device) DropWaits(on bool) { d.faults.dropWaits.Store(on) }
 func (d *Device) SlowStream(h driver.Stream, delay time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return d.state(mStreamQuery)
+	}
 	s, err := d.streams.named(mStreamQuery, h)
 	if err != nil {
 		return err

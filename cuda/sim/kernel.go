@@ -84,7 +84,7 @@ type module struct {
 
 // RegisterModule makes kernels available under an image's name, as loading
 // code with driver.Image.Name does not bring any along. Registering a name
-// again replaces it for later loads.
+// again replaces it for later loads. After Close it is an error.
 func (d *Device) RegisterModule(image string, kernels ...Kernel) error {
 	m := &module{kernels: make(map[string]*Kernel, len(kernels))}
 	for _, k := range kernels {
@@ -98,6 +98,9 @@ func (d *Device) RegisterModule(image string, kernels ...Kernel) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return d.state(mModuleLoad)
+	}
 	d.images[names.Bound(image)] = m
 	return nil
 }
