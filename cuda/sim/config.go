@@ -79,8 +79,8 @@ type Config struct {
 	// threads, so it is thread 0 of block 0. All of it is written before the context is lost. It is a path of a file, or of a named pipe, which
 	// must be read to the end or the device waits for ever. A fault of a copy or fill has none. See [Device.WatchFaults].
 	CoreDump string
-	// OnFinding, if not nil, is called for each new finding, on the
-	// goroutine that found it. It must not call the device.
+	// OnFinding, if not nil, is called for each new finding, on a goroutine
+	// of its own that the finder waits for. It must not call the device.
 	OnFinding func(Finding)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,21 +108,76 @@ func TestIllegalAddressTakesTheContext(t *testing.T) {
 	})
 }
 
-func TestKernelPanicIsAFailedLaunch(t *testing.T) {
-	underEach(t, func(t *testing.T, d *Device) {
-		p := newProgram(t, d)
-		s := p.stream()
-		p.launch("panic", 0, 0, s)
-		wantCode(t, d.Synchronize(), driver.LaunchFailed)
-		if f := d.Findings(); len(f) != 1 || f[0].Kind != KernelPanic || !strings.Contains(f[0].Text, "out of ideas") {
-			t.Errorf("findings: %v", f)
-		}
-		var lost *core.DriverError
-		if err := d.Synchronize(); !errors.As(err, &lost) || !regexp.MustCompile(`kernel "panic" panicked at \w+_test\.go:\d+: .*out of ideas`).MatchString(lost.Detail) {
-			t.Errorf("later calls do not say which kernel panicked, where and with what: %v", err)
-		}
-		wantLost(t, d, s, driver.LaunchFailed)
-	})
+// A kernel that does not return is a failed launch, whatever ended it, and no stream stands still.
+func TestAKernelThatDoesNotReturnIsAFailedLaunch(t *testing.T) {
+	for how, c := range map[string]struct {
+		end  func()
+		says string
+	}{
+		"panic":          {func() { panic("out of ideas") }, `panicked at device_test\.go:\d+: .*out of ideas`},
+		"panic of nil":   {func() { panic(nil) }, `panicked at device_test\.go:\d+: `}, //nolint:govet // the kernel's bug
+		"Goexit":         {runtime.Goexit, `called runtime\.Goexit\S* .* at device_test\.go:\d+`},
+		"FailNow":        {func() { new(testing.T).FailNow() }, `called runtime\.Goexit\S* .* at device_test\.go:\d+`},
+		"Goexit, caught": {func() { defer func() { _ = recover() }(); runtime.Goexit() }, `called runtime\.Goexit\S* .* at device_test\.go:\d+`},
+	} {
+		underEach(t, func(t *testing.T, d *Device) {
+			p := newProgram(t, d)
+			must(t, d.RegisterModule("bad", Kernel{Name: "bad", Indirect: true, Run: func(x *Exec) {
+				x.Read(x.Args().Ptr(0), 101)
+				c.end()
+			}}))
+			m, err := d.ModuleLoad(driver.Image{Name: "bad"})
+			must(t, err)
+			f, err := d.ModuleFunction(m, "bad")
+			must(t, err)
+			s, other := p.stream(), p.stream()
+			ptr := p.alloc(100, s)
+			release := p.hold(s)
+			must(t, d.Launch(&driver.Launch{Function: f, Stream: s, Args: []driver.Arg{driver.Ptr(ptr)}}))
+			p.launch("read", ptr, 100, s)
+			p.order(s, other)
+			p.launch("read", ptr, 100, other)
+			release()
+			wantCode(t, d.Synchronize(), driver.LaunchFailed)
+			wantCode(t, d.StreamSynchronize(other), driver.LaunchFailed)
+			var lost *core.DriverError
+			if err := d.Synchronize(); !errors.As(err, &lost) || !regexp.MustCompile(`kernel "bad" `+c.says).MatchString(lost.Detail) {
+				t.Errorf("%s: later calls do not say which kernel ended, where and how: %v", how, err)
+			}
+			wantLost(t, d, s, driver.LaunchFailed)
+			must(t, d.Close()) // it waits for the oracle
+			kinds := map[Kind]int{}
+			for _, f := range d.Findings() {
+				kinds[f.Kind]++
+			}
+			if len(kinds) != 2 || kinds[KernelPanic] != 1 || kinds[OutOfBounds] != 1 {
+				t.Errorf("%s: findings: %v", how, d.Findings())
+			}
+		})
+	}
+}
+
+// A listener that ends its goroutine ends no stream and no call.
+func TestAListenerThatEndsItsGoroutineHoldsNothingUp(t *testing.T) {
+	for _, s := range schedules[:2] {
+		t.Run(s.String(), func(t *testing.T) {
+			d, err := Open(Config{Bytes: 64 << 20, Schedule: s, OnFinding: func(Finding) { runtime.Goexit() }})
+			must(t, err)
+			defer func() { must(t, d.Close()) }()
+			p := newProgram(t, d)
+			a, b := p.stream(), p.stream()
+			ptr := p.alloc(100, a)
+			p.launch("read", ptr, 101, a)
+			p.launch("read", ptr, 100, b) // before the allocation
+			must(t, d.StreamSynchronize(a))
+			must(t, d.StreamSynchronize(b))
+			p.free(ptr, a)
+			must(t, d.Synchronize())
+			if found := d.FindingCount(); found < 2 {
+				t.Errorf("%d findings: %v", found, d.Findings())
+			}
+		})
+	}
 }
 
 // A twin that asks an accessor for nonsense is at fault, and not the accessor.

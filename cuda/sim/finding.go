@@ -41,8 +41,8 @@ const (
 	// was there last, if one is remembered; with a block and without Other, the
 	// block's bound was crossed.
 	IllegalAddress Kind = "illegal-address"
-	// KernelPanic: a kernel panicked. The context is lost with
-	// CUDA_ERROR_LAUNCH_FAILED.
+	// KernelPanic: a kernel panicked, or called runtime.Goexit as a test's FailNow does. The context
+	// is lost with CUDA_ERROR_LAUNCH_FAILED.
 	KernelPanic Kind = "kernel-panic"
 )
 
@@ -234,7 +234,7 @@ func (f *Finding) concerns(b *block) {
 func (d *Device) file(f Finding, b *block, text string) {
 	key := findingKey{f.Kind, b, f.First.Op, f.Other.Op, f.First.Stream, f.Other.Stream, f.First.Access.Writes(), text}
 	if d.found.add(key, &f) && d.config.OnFinding != nil {
-		usercode.Call("sim.Config.OnFinding", func() { d.config.OnFinding(f) })
+		apart(func() { usercode.Call("sim.Config.OnFinding", func() { d.config.OnFinding(f) }) })
 	}
 }
 

@@ -25,11 +25,11 @@ type Kernel struct {
 	// judged by order alone and is not [Undeclared].
 	Indirect bool
 	// Run is the kernel. It reaches device bytes through x alone, keeps
-	// neither x nor what it returned, and calls neither the device nor
-	// runtime.Goexit. It runs on a goroutine of the device's, or, with a
-	// seeded schedule, within a call. A panic is a failed launch: the
-	// context is lost with CUDA_ERROR_LAUNCH_FAILED and the panic is a
-	// finding.
+	// neither x nor what it returned, and does not call the device. It runs
+	// on a goroutine of the device's; with a seeded schedule a call waits for it.
+	// A panic is a failed launch, and so is runtime.Goexit, which FailNow of
+	// a test calls: the context is lost with CUDA_ERROR_LAUNCH_FAILED, and a
+	// finding says so.
 	Run func(x *Exec)
 	// Takes is how long a launch with these arguments takes where time is virtual
 	// (see [Seeded]); nil means 10 µs. It is called by Launch, as Declare is.

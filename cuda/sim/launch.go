@@ -87,9 +87,21 @@ func declare(k *Kernel, args []driver.Arg) (ranges []Range, takes time.Duration,
 // memory that is not mapped.
 type faulted struct{ r Range }
 
-// runKernel runs a launch and hands what it touched to the oracle.
+// runKernel runs a launch and hands what it touched to the oracle, whatever ends the kernel. In the
+// seeded schedule the goroutine is the caller's, which runtime.Goexit of a kernel must not end.
 func (d *Device) runKernel(o *op) {
-	d.callKernel(o)
+	defer d.judgeKernel(o)
+	if d.chooser == nil {
+		d.callKernel(o)
+		return
+	}
+	apart(func() {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(d.memory.arena.pages.revokes))
+		d.callKernel(o)
+	})
+}
+
+func (d *Device) judgeKernel(o *op) {
 	for _, writes := range [...]bool{true, false} { // of one bug the write is told
 		for _, t := range o.exec.touches {
 			if t.Access.Writes() == writes {
@@ -102,10 +114,16 @@ func (d *Device) runKernel(o *op) {
 	}
 }
 
+// callKernel calls the kernel. A panic of it ends here. runtime.Goexit goes on and ends the
+// goroutine: see [Device.serve].
 func (d *Device) callKernel(o *op) {
+	returned := false
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
+			if !returned {
+				d.kernelFailed(o, "called runtime.Goexit, as t.Fatal does", "")
+			}
 		case faulted:
 			d.illegal(o, p.r)
 		default:
@@ -113,10 +131,21 @@ func (d *Device) callKernel(o *op) {
 				d.illegal(o, r)
 				return
 			}
-			d.kernelPanic(o, p)
+			d.kernelFailed(o, "panicked", fmt.Sprint(": ", p))
 		}
 	}()
 	o.kernel.Run(&o.exec)
+	returned = true
+}
+
+// apart calls the program's code and returns when that has returned, or has ended its goroutine.
+func apart(f func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f()
+	}()
+	<-ended
 }
 
 // loss is why the context was lost: the code that every later call gets, and in
@@ -136,29 +165,30 @@ func (l *loss) detail() string {
 // fail takes the context with a sticky error; the first one stays.
 func (d *Device) fail(code int, why string) { d.lost.CompareAndSwap(nil, &loss{code, why}) }
 
-// kernelPanic takes the context for a kernel that panicked.
-func (d *Device) kernelPanic(o *op, p any) {
+// kernelFailed takes the context for a kernel that did not return: did is how it ended, and with the
+// value of a panic.
+func (d *Device) kernelFailed(o *op, did, with string) {
 	stack := make([]byte, 4<<10)
 	stack = stack[:runtime.Stack(stack, false)]
 	f := Finding{Kind: KernelPanic, First: Party{Op: o.name, Stream: o.stream, Number: o.now.seq, Guard: o.kernel.guard,
 		Work: o.work}}
-	f.Text = fmt.Sprintf("%s: kernel %s on stream %#x panicked: %v\n%s", KernelPanic, o.name, uint64(o.stream), p, stack)
-	d.file(f, nil, fmt.Sprint(p))
-	d.fail(driver.LaunchFailed, fmt.Sprintf("kernel %q panicked%s: %v%s", o.name, panicked(), p, o.enqueued()))
+	f.Text = fmt.Sprintf("%s: kernel %s on stream %#x %s%s\n%s", KernelPanic, o.name, uint64(o.stream), did, with, stack)
+	d.file(f, nil, did+with)
+	d.fail(driver.LaunchFailed, fmt.Sprintf("kernel %q %s%s%s%s", o.name, did, unwound(), with, o.enqueued()))
 }
 
-// panicked is where the panic began that is being recovered, as " at file:line":
-// in the kernel, even if it was an accessor that panicked.
-func panicked() string {
+// unwound is where the panic or Goexit began that ends the kernel, as " at file:line": in the
+// kernel, even if it was an accessor that panicked, or a test's FailNow that ended the goroutine.
+func unwound() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
 	began := false
 	for {
 		f, more := frames.Next()
 		switch {
-		case f.Function == "runtime.gopanic":
+		case f.Function == "runtime.gopanic", f.Function == "runtime.Goexit":
 			began = true
-		case began && !strings.HasPrefix(f.Function, "runtime.") && !isAccessor(f):
+		case began && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, "testing.") && !isAccessor(f):
 			return fmt.Sprintf(" at %s:%d", filepath.Base(f.File), f.Line)
 		}
 		if !more {

@@ -53,6 +53,7 @@ type op struct {
 	launches []*declaration
 	work     *Work // nil of the guard's
 
+	begun bool  // it runs, or has run
 	timed bool  // opMark: of an event with timing
 	fell  *fell // opLaunch: it has faulted, and that is yet to be said
 }
@@ -210,12 +211,23 @@ func (d *Device) push(s *stream, o *op) {
 	}
 }
 
-// serve runs the queue of s until it is empty.
+// serve runs the queue of s until it is empty. If a kernel ends the goroutine by runtime.Goexit,
+// another one goes on behind that kernel.
 func (d *Device) serve(s *stream) {
-	defer d.workers.Done()
+	served := false
+	defer func() {
+		if served {
+			d.workers.Done()
+			return
+		}
+		go d.serve(s)
+	}()
 	for o := s.begin(); o != nil; o = d.advance(s, o) {
-		d.delay(s)
-		d.run(o)
+		if !o.begun {
+			o.begun = true
+			d.delay(s)
+			d.run(o)
+		}
 		if o.fell != nil {
 			d.lie(s)
 			o.fell.wait(d)
@@ -228,6 +240,7 @@ func (d *Device) serve(s *stream) {
 			d.kill()
 		}
 	}
+	served = true
 }
 
 func (d *Device) advance(s *stream, o *op) *op {
