@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"iter"
 	"os"
+	"runtime/pprof"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -393,9 +395,14 @@ func flushSpans(cfg Config) func(context.Context) error {
 // named in the error. When ctx ends first, Close takes a quarter of a second more to drain and
 // as much to give up, up to a second for each step whose call of the driver does not return, and
 // a quarter to write incidents, for a Config.OnHealth that does not return, and to have
-// Config.TracerProvider export what it has queued, if that has a ForceFlush. A second Close
-// returns what the first did, and waits for it until ctx ends, or for 10 seconds longer than
-// Config.CloseTimeout. From then on every method that would call the device is refused
+// Config.TracerProvider export what it has queued, if that has a ForceFlush.
+//
+// Two seconds after the end of ctx Close returns in any case, also if code of the program that it
+// calls does not return: a log sink, a logger, a sampler, a span processor, Config.OnFinding. The
+// error then names that code and what is yet to be done. The rest goes on in the background, and
+// the device stays taken until it is done. A panic in that code, or in a layer, is logged, and an
+// error of Close. A second Close returns what the first did, and waits for it until ctx ends, or
+// for 10 seconds longer than Config.CloseTimeout. From then on every method that would call the device is refused
 // with an error that matches [core.ErrClosed], however Close ended.
 //
 // A service shuts its server down first, so that requests under way finish what they
@@ -407,8 +414,49 @@ func (r *Runtime) Close(ctx context.Context) (core.Leftover, error) {
 	if !r.closing.CompareAndSwap(false, true) {
 		return r.awaitClosed(ctx)
 	}
-	r.close(ctx)
-	return r.leftover, r.closeError
+	dated, cancel := ctx, func() {}
+	if _, bounded := ctx.Deadline(); !bounded {
+		dated, cancel = context.WithTimeout(ctx, r.timeout)
+		ctx = undated{dated}
+	}
+	go func() {
+		defer cancel()
+		pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels(closeLabel, r.closeID())))
+		usercode.Call("what Close calls", func() { r.close(ctx, dated) })
+	}()
+	err := deadline.Await(dated, r.ended)
+	if err == nil {
+		return r.leftover, r.closeError
+	}
+	select {
+	case <-r.ended:
+		return r.leftover, r.closeError
+	case <-time.After(closeGrace):
+		return core.Leftover{}, r.unended("Close goes on in the background, and a second Close waits for it", err)
+	}
+}
+
+// closeGrace is how long Close waits for its steps when its context has ended. The steps are
+// bounded, unless code of the program does not return.
+const closeGrace = 2 * time.Second
+
+// closeLabel is the profiler's label of goroutines that close a runtime; its value is the runtime's.
+const closeLabel = "fencepost.close"
+
+func (r *Runtime) closeID() string { return fmt.Sprintf("%p", r) }
+
+// closeSteps are the steps of Close, in order.
+var closeSteps = []string{"wait for jobs and leases", "wait for the device and report leaks", "close the device"}
+
+// unended is the error of a Close that is not at its end: it says what is yet to be done, and in which
+// code of the program it is.
+func (r *Runtime) unended(what string, err error) error {
+	where := ""
+	if in := usercode.Standing(closeLabel, r.closeID()); in != "" {
+		where = ": it is in " + in
+	}
+	return fmt.Errorf("%s%s; it has yet to %s: %w", what, where,
+		strings.Join(closeSteps[r.closeStep.Load():], ", "), err)
 }
 
 // awaitClosed waits for the Close that is under way. Its caller may be code that this Close calls.
@@ -419,7 +467,7 @@ func (r *Runtime) awaitClosed(ctx context.Context) (core.Leftover, error) {
 		ctx = limited
 	}
 	if err := deadline.Await(ctx, r.ended); err != nil {
-		return core.Leftover{}, fmt.Errorf("another call of Close is under way: %w", err)
+		return core.Leftover{}, r.unended("another call of Close is under way", err)
 	}
 	return r.leftover, r.closeError
 }
@@ -431,20 +479,17 @@ const othersClose = 10 * time.Second
 // errBrokenOff is what is said of a Close in which the program's code did not return.
 var errBrokenOff = errors.New("Close was broken off: code of the program that it called panicked, or called runtime.Goexit; the rest was closed")
 
-// close does all steps, whatever happens in one of them.
-func (r *Runtime) close(ctx context.Context) {
-	dated := ctx
-	if _, bounded := ctx.Deadline(); !bounded {
-		limited, cancel := context.WithTimeout(ctx, r.timeout)
-		defer cancel()
-		ctx, dated = undated{limited}, limited
-	}
+// close does all steps, whatever happens in one of them. dated is ctx with a deadline in any case.
+func (r *Runtime) close(ctx, dated context.Context) {
 	errs := []error{errBrokenOff, nil, nil}
 	defer func() {
 		r.closeError = r.withoutEchoes(errors.Join(errs...))
 		close(r.ended)
 	}()
-	defer func() { errs[2] = r.giveUp(dated) }()
+	defer func() {
+		r.closeStep.Store(2)
+		errs[2] = r.giveUp(dated)
+	}()
 	r.closed.Store(true)
 	r.core.BeginClose()
 	r.line.Wake() // those who wait are refused
@@ -452,6 +497,7 @@ func (r *Runtime) close(ctx context.Context) {
 	_ = deadline.Poll(dated, func() (bool, error) {
 		return len(r.streams.Leases()) == 0 || r.core.Health().Err != nil, nil // those that stay out are named below
 	})
+	r.closeStep.Store(1)
 	r.leftover, errs[1] = r.core.Close(ctx)
 	errs[0] = nil
 }

@@ -105,6 +105,7 @@ type Runtime struct {
 	panicked   uint64
 	undo       []func(context.Context) error
 	closing    atomic.Bool
+	closeStep  atomic.Int32  // of closeSteps
 	ended      chan struct{} // when Close has, with the two that follow
 	leftover   core.Leftover
 	closeError error

@@ -102,35 +102,48 @@ func (r *Reporter) handle(f core.Finding) {
 		r.end(f)
 		return
 	}
-	f = r.cfg.Collection.Trace(f) // its spans, which all that follows can name
-	if r.cfg.Incidents != nil {
-		f.Incident = r.cfg.Incidents.Take(f) // its file, which the log record names
-	}
-	r.tell(f) // its count and its log record, the health, the program
-	if ends {
-		<-r.stop.delivered // another is ending the process, which must not go on
-	}
-	if r.cfg.Dumps != nil {
-		why := dump.Finding
-		if f.Kind == names.FindingStickyError || f.Kind == names.FindingIllegalAccess {
-			why = dump.StickyError
-		}
-		r.cfg.Dumps.Trigger(why)
-	}
+	each(
+		func() { f = r.cfg.Collection.Trace(f) }, // its spans, which all that follows can name
+		func() {
+			if r.cfg.Incidents != nil {
+				f.Incident = r.cfg.Incidents.Take(f) // its file, which the log record names
+			}
+		},
+		func() { r.tell(f) }, // its count and its log record, the health, the program
+		func() {
+			if ends {
+				<-r.stop.delivered // another is ending the process, which must not go on
+			}
+			if r.cfg.Dumps != nil {
+				why := dump.Finding
+				if f.Kind == names.FindingStickyError || f.Kind == names.FindingIllegalAccess {
+					why = dump.StickyError
+				}
+				r.cfg.Dumps.Trigger(why)
+			}
+		})
 }
 
 // tell calls what the program brought, which may block though it must not.
 func (r *Reporter) tell(f core.Finding) {
-	if f.Harmless() {
-		r.cfg.Collection.Report(f) // of which only the first of a place is more than counted
-	} else {
-		r.cfg.Collection.Take(f)
-	}
-	r.cfg.LookAtHealth()
-	if r.cfg.OnFinding != nil {
-		usercode.Call("Config.OnFinding", func() { r.cfg.OnFinding(f) })
-	}
+	each(
+		func() {
+			if f.Harmless() {
+				r.cfg.Collection.Report(f) // of which only the first of a place is more than counted
+			} else {
+				r.cfg.Collection.Take(f)
+			}
+		},
+		r.cfg.LookAtHealth,
+		func() {
+			if r.cfg.OnFinding != nil {
+				usercode.Call("Config.OnFinding", func() { r.cfg.OnFinding(f) })
+			}
+		})
 }
+
+// each takes all steps, also behind one in which code of the program ends the goroutine.
+func each(steps ...func()) { usercode.All(steps, func(step func()) { step() }) }
 
 // keptRefusals is how many refusals are kept.
 const keptRefusals = 32
