@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/health"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -80,7 +81,7 @@ func (r *Runtime) ready(checks []func() error) operators.Probe {
 		report := r.HealthReport()
 		for _, check := range checks {
 			if err := check(); err != nil {
-				report.NotReady = err.Error()
+				report.NotReady = legible.Kept(err).Error()
 				return report, false
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
@@ -62,6 +63,7 @@ func (r *Runtime) report(s *jobState, err error, returned bool) {
 	if !returned {
 		j.err = also(err, errAbandoned)
 	}
+	j.err = legible.Kept(j.err)
 	if len(s.streams) > 0 {
 		j.stream = s.streams[0].lease.ID()
 	}

@@ -48,7 +48,7 @@ type Health struct {
 // is seen by the layers, which the root package's Runtime knows.
 func (r *Runtime) Health() Health {
 	if f := r.lost.Load(); f != nil {
-		text := "the device was lost in " + f.op + ": " + f.err.Error()
+		text := "the device was lost in " + f.op + ": " + legible.Kept(f.err).Error()
 		return Health{State: names.HealthPoisoned, Reason: text, Err: f.err,
 			Signs: []HealthSign{{Reason: names.HealthStickyError, Text: text, Since: f.at}}}
 	}
@@ -73,7 +73,7 @@ func (r *Runtime) lose(op string, err error) {
 	r.report(Finding{
 		Kind: names.FindingStickyError, Err: err,
 		Suspects: r.inFlight(err.Error()),
-		Text:     "the device's context is lost: " + err.Error() + "; every call is refused from now on, restart the process to get the device back",
+		Text:     "the device's context is lost: " + legible.Kept(err).Error() + "; every call is refused from now on, restart the process to get the device back",
 	})
 }
 
@@ -89,7 +89,7 @@ func (r *Runtime) reportOutOfMemory(req Request, err error) {
 	r.report(Finding{Kind: names.FindingOutOfMemory, Err: err,
 		Victim: Block{Requested: cmp.Or(req.Requested, req.Bytes), Bytes: req.Bytes, Tag: req.Tag.OrUntagged()},
 		Text: fmt.Sprintf("no memory for %s tagged %s that the budget admitted: %v", size.Of(req.Bytes),
-			legible.Value(req.Tag.OrUntagged()), err)})
+			legible.Value(req.Tag.OrUntagged()), legible.Kept(err))})
 }
 
 // inFlight lists what was in flight, for the report of a device that was lost with a
@@ -120,6 +120,7 @@ func (r *Runtime) report(f Finding) {
 	if f.Time.IsZero() {
 		f.Time = time.Now()
 	}
+	f.Err = legible.Kept(f.Err)
 	usercode.Call("NewRuntime's findings", func() { r.findings(f) })
 }
 

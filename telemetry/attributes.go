@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -56,7 +57,7 @@ func fail(span trace.Span, description string) {
 func end(span trace.Span, err error, options ...trace.SpanEndOption) {
 	if err != nil {
 		span.SetAttributes(AttrErrorType.String(ErrorType(err)))
-		fail(span, err.Error())
+		fail(span, legible.Kept(err).Error())
 	}
 	span.End(options...)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
@@ -62,7 +63,7 @@ func (t *tracing) failureSpan(ctx context.Context, e *oplog.Event, extent string
 		}
 		set(span, operation, name, append(t.failureAttributes(e, short), AttrTrace.String(extent), AttrErrorType.String(ErrorType(e.Err))))
 		noteFinding(t.findings, span, e.Err)
-		fail(span, e.Err.Error())
+		fail(span, legible.Kept(e.Err).Error())
 	}
 	span.End(trace.WithTimestamp(end))
 	return spanRef(span)
@@ -186,12 +187,13 @@ func (s *eventSpans) admit(now time.Time) bool {
 }
 
 // remember keeps a span of err, unless the sampler said no to it. An error that
-// cannot be compared would panic in errors.Is: its span is found by the trace alone.
+// cannot be compared would panic in errors.Is, and one with a long text is not kept: their spans are
+// found by the trace alone.
 func (s *eventSpans) remember(span core.SpanRef, err error) {
 	if span.IsZero() {
 		return
 	}
-	if !reflect.ValueOf(err).Comparable() {
+	if !reflect.ValueOf(err).Comparable() || legible.Kept(err) != err {
 		err = nil
 	}
 	s.mu.Lock()

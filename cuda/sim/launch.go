@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 )
 
 // Launch enqueues a kernel and does not block. Declare of the kernel runs on
@@ -74,7 +75,7 @@ func atLeastOne(dim driver.Dim) driver.Dim {
 func declare(k *Kernel, args []driver.Arg) (ranges []Range, takes time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fault(mLaunch, driver.InvalidValue, fmt.Sprintf("Declare of kernel %q panicked: %v", k.Name, p))
+			err = fault(mLaunch, driver.InvalidValue, fmt.Sprintf("Declare of kernel %q panicked: %s", k.Name, legible.Text(fmt.Sprint(p))))
 		}
 	}()
 	if takes = k.takes(args); k.Declare == nil {
@@ -170,6 +171,7 @@ func (d *Device) fail(code int, why string) { d.lost.CompareAndSwap(nil, &loss{c
 func (d *Device) kernelFailed(o *op, did, with string) {
 	stack := make([]byte, 4<<10)
 	stack = stack[:runtime.Stack(stack, false)]
+	with = legible.Text(with)
 	f := Finding{Kind: KernelPanic, First: Party{Op: o.name, Stream: o.stream, Number: o.now.seq, Guard: o.kernel.guard,
 		Work: o.work}}
 	f.Text = fmt.Sprintf("%s: kernel %s on stream %#x %s%s\n%s", KernelPanic, o.name, uint64(o.stream), did, with, stack)

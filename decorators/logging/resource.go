@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
@@ -149,7 +150,7 @@ func (r *Resource) logged(ctx context.Context, op oplog.Op, call func() error) e
 // put completes rec, delivers it and returns err.
 func (r *Resource) put(ctx context.Context, rec *Record, op oplog.Op, start monotime.Instant, took time.Duration, err error) error {
 	rec.Event.Time, rec.Event.Duration = start.Time(), took
-	rec.Event.Op, rec.Event.Layer, rec.Event.Ordinal, rec.Event.Err = op, layerName, r.ordinal, err
+	rec.Event.Op, rec.Event.Layer, rec.Event.Ordinal, rec.Event.Err = op, layerName, r.ordinal, legible.Kept(err)
 	rec.Event.Span = core.SpanOf(ctx)
 	if rec.Seq == 0 {
 		rec.Seq = r.sequence.next()

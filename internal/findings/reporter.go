@@ -26,6 +26,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/gpucore"
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -170,6 +171,7 @@ func NewRefusals(next oplog.Sink, trace func(context.Context, oplog.Event) (span
 // Emit keeps a refusal, and passes every event on. One of which the caller
 // is told leads to the request's trace, also if that is not sampled.
 func (r *Refusals) Emit(ctx context.Context, e oplog.Event) {
+	e.Err = legible.Kept(e.Err)
 	if e.Op == oplog.OpRefusal {
 		if e.Span.IsZero() && !e.Relieved {
 			e.Span, e.Alone = r.trace(ctx, e)

@@ -2,6 +2,7 @@ package legible_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"strings"
@@ -76,5 +77,30 @@ func TestAnyTextIsBoundedAndLegible(t *testing.T) {
 			}
 		}
 		asked(t, string(text))
+	}
+}
+
+// An error that is kept has a bounded text, and is still what it was of the errors with short texts.
+func TestAKeptErrorIsBoundedAndStillWhatItWas(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	path := &fs.PathError{Op: "open", Path: "file", Err: fs.ErrExist}
+	for name, err := range map[string]error{
+		"short":       path,
+		"wrapped":     fmt.Errorf("%s: %w", long, path),
+		"deep":        fmt.Errorf("%s: %w", long, fmt.Errorf("%s: %w", long, path)),
+		"joined":      errors.Join(errors.New(long), path),
+		"beside nil":  fmt.Errorf("%s: %w, %w", long, error(nil), path),
+		"long inside": fmt.Errorf("%w: %w", errors.New(long), path),
+	} {
+		kept := legible.Kept(err)
+		if n := len(kept.Error()); n > legible.MaxKept {
+			t.Errorf("%s: %d bytes are kept", name, n)
+		}
+		if got, ok := errors.AsType[*fs.PathError](kept); !ok || got != path || !errors.Is(kept, fs.ErrExist) {
+			t.Errorf("%s: it is no more what it was: %.80v", name, kept)
+		}
+	}
+	if legible.Kept(nil) != nil || legible.Kept(path) != error(path) {
+		t.Error("a short error was changed")
 	}
 }

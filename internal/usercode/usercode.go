@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/internal/legible"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -80,16 +81,17 @@ func panicked(what string, p any) {
 		told.Store(what, last)
 		return
 	}
-	stack, logged := string(debug.Stack()), false
+	said, stack, logged := "", string(debug.Stack()), false
 	defer func() {
 		if again := recover(); again != nil || !logged {
-			terminal.Fprintf(os.Stderr, "fencepost: %s panicked, and its call was left out: %v\n%s\n", what, p,
+			terminal.Fprintf(os.Stderr, "fencepost: %s panicked, and its call was left out: %s\n%s\n", what, said,
 				terminal.Lines(stack))
 		}
 	}()
+	said = legible.Text(fmt.Sprint(p))
 	slog.Default().LogAttrs(context.Background(), slog.LevelError,
 		"fencepost: the program's code panicked, and its call was left out",
-		slog.String("code", what), slog.String("panic", fmt.Sprint(p)), slog.Uint64("panics", n), slog.String("stack", stack))
+		slog.String("code", what), slog.String("panic", said), slog.Uint64("panics", n), slog.String("stack", stack))
 	logged = true
 }
 
