@@ -77,9 +77,9 @@
 //
 // An access over a block's bound is about the block from whose pointer it was
 // made, whatever it hit: a live neighbour, a freed one, or nothing. Whose pointer
-// it was is read from where its range begins, from the arguments of the launch,
-// and from what the kernel declares. It is no access of the block that it hit, so
-// one bug is one finding.
+// it was is read from what the launch declares to its runtime, from where the range
+// begins, from the arguments of the launch, and from what the kernel declares. It
+// is no access of the block that it hit, so one bug is one finding.
 //
 // # Peers
 //
