@@ -339,3 +339,20 @@ func TestAValueWithoutAFormIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// A want of memory of the pool or the device is one refusal, though the log has the allocation that
+// failed and what the caller was told.
+func TestAWantOfMemoryIsOneRefusal(t *testing.T) {
+	short := &core.OutOfMemoryError{Requested: 9}
+	refusals := 0
+	for _, e := range []oplog.Event{
+		{Op: oplog.OpAllocate, Err: short}, {Op: oplog.OpRefusal, Err: short}, {Op: oplog.OpRefusal, Err: short, Relieved: true},
+	} {
+		if isRefusal(&e) {
+			refusals++
+		}
+	}
+	if refusals != 1 {
+		t.Errorf("%d refusals", refusals)
+	}
+}

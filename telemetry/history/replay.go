@@ -121,11 +121,12 @@ func (r *replay) apply(e *oplog.Event) {
 }
 
 // isRefusal reports whether e is a request that its caller did not get for
-// want of memory.
+// want of memory. Such a want of the pool or the device is in the log twice: as the allocation that
+// failed, which counts, and as the refusal that the caller was told.
 func isRefusal(e *oplog.Event) bool {
 	switch e.Op {
 	case oplog.OpRefusal:
-		return !e.Relieved
+		return !e.Relieved && !errors.Is(e.Err, core.ErrOutOfMemory)
 	case oplog.OpAllocate:
 		return errors.Is(e.Err, core.ErrOutOfMemory) || errors.Is(e.Err, core.ErrOutOfBudget) || errors.Is(e.Err, core.ErrClaimExceeded)
 	}
