@@ -276,7 +276,7 @@ type jobOptions struct {
 // waits behind one that does not, unless [Config].ReservePasses lets it pass. One that does not
 // wait does not queue either: it takes what is free now. Then Do returns the budget's refusal, a
 // [core.OutOfBudgetError] that names the largest holders and what stood before the job, or a
-// [core.WaitError] that matches the context's error. A wait of 0 refuses at once; more bytes than
+// [core.WaitError] that matches the context's error and names the holders too. A wait of 0 refuses at once; more bytes than
 // the limit are refused at once too. Zero bytes are a [core.InvalidRequestError], although an
 // upload of no values is none: leave Reserve out then.
 func Reserve(bytes uint64, wait time.Duration) JobOption {
@@ -392,7 +392,9 @@ func (r *Runtime) endWait(ctx context.Context, place *line.Place, o *jobOptions,
 	wait := core.Wait{For: at.Waited, Ahead: at.Ahead, AheadBytes: at.Bytes, First: core.Tag(at.First), Learning: o.guess}
 	switch err := ctx.Err(); {
 	case err != nil:
-		return core.Claim{}, &core.WaitError{Requested: bytes, Tag: tag, Wait: wait, Err: err}
+		stood := r.budget.Explain(bytes, tag)
+		return core.Claim{}, &core.WaitError{Requested: bytes, Tag: tag, Wait: wait, Limit: stood.Limit, Remaining: stood.Remaining,
+			Holders: stood.Holders, MoreHolders: stood.MoreHolders, MoreBytes: stood.MoreBytes, Err: err}
 	case mayTry, at.Ahead == 0:
 		wait.Ahead, wait.AheadBytes, wait.First = 0, 0, ""
 		over, cancel := context.WithCancel(refuse.AfterWait(ctx, wait))

@@ -220,16 +220,28 @@ type WaitError struct {
 	Requested uint64
 	Tag       Tag
 	Wait      Wait
+	// Limit is the budget when the wait of a job ended, and Remaining what a request could get of it
+	// then. If Wait.Ahead is not zero, Remaining may have sufficed. All of these fields are zero
+	// where there is no budget, or the budget was not what the request waited for.
+	Limit, Remaining uint64
+	// Holders are the largest holders then, largest first; MoreHolders is how many more there were,
+	// and MoreBytes what those held together.
+	Holders                []Holder
+	MoreHolders, MoreBytes uint64
 	// Err is why the wait ended.
 	Err error
 }
 
-// Error says what was waited for, how that stood, and why it ended.
+// Error says on one line what was waited for, how that stood, who held the memory, and why it ended.
 func (e *WaitError) Error() string {
 	wait := e.Wait.String()
 	if wait == "" {
 		wait = "did not wait"
 	}
+	if e.Limit != 0 {
+		wait += fmt.Sprintf("; remaining %s of %s", size.Of(e.Remaining), size.Of(e.Limit))
+	}
+	wait += holdersText(e.Holders, e.MoreHolders, e.MoreBytes)
 	return fmt.Sprintf("a request of %s for %s: %s: %v", size.Of(e.Requested), legible.Value(e.Tag.OrUntagged()), wait, e.Err)
 }
 

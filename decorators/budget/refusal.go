@@ -25,11 +25,17 @@ func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortag
 	return err
 }
 
+// Explain is how the budget stands to a reservation that is not made, as a refusal of Reserve would
+// say it. It counts nothing. It is safe for concurrent use and does not block.
+func (r *Resource) Explain(bytes uint64, tag core.Tag) *core.OutOfBudgetError {
+	return r.explain(&shortage{account: &r.ledger, bytes: bytes, tag: tag.OrUntagged()})
+}
+
 // Refuse is the refusal of a reservation that is not made any more, because it has waited so:
 // counted, and explained as that of Reserve. It is nil if the reservation has room by now and none
 // ahead of it: then there is nothing to refuse. It is safe for concurrent use and does not block.
 func (r *Resource) Refuse(bytes uint64, tag core.Tag, w core.Wait) *core.OutOfBudgetError {
-	e := r.explain(&shortage{account: &r.ledger, bytes: bytes, tag: tag})
+	e := r.Explain(bytes, tag)
 	if e.Wait = w; e.Remaining >= e.Requested && w.Ahead == 0 {
 		return nil
 	}

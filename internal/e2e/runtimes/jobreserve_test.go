@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -138,6 +139,7 @@ func TestARefusalSaysWhatStoodBeforeTheJob(t *testing.T) {
 				waited.Requested != 8<<10 || waited.Tag != "small" || waited.Wait.For == 0 {
 				t.Errorf("its context ended: %v", err)
 			}
+			saysWhoHolds(t, waited, 64<<10, 48<<10, core.Holder{Tag: "other", State: core.Claimed, Bytes: 16 << 10, Blocks: 1})
 			e2e.Succeed(t, "giving the claim back", rt.ReleaseClaim(t.Context(), claim.ID))
 			e2e.Succeed(t, "the large job", <-large)
 
@@ -154,6 +156,66 @@ func TestARefusalSaysWhatStoodBeforeTheJob(t *testing.T) {
 			e2e.Succeed(t, "giving the claim back", rt.ReleaseClaim(t.Context(), claim.ID))
 			nothingIsHeld(t, rt)
 		})
+	}
+}
+
+// Each wait that a context ends says how the budget stood: of bytes or of a guess, and of whatever the
+// memory is held as.
+func TestAWaitThatItsContextEndsSaysWhoHoldsTheMemory(t *testing.T) {
+	const limit = 64 << 10
+	for name, hold := range map[string]func(*fencepost.Runtime) (core.Holder, func() error){
+		"a job": func(rt *fencepost.Runtime) (core.Holder, func() error) {
+			inside, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			go func() {
+				done <- rt.Do(context.Background(), "holder", func(*fencepost.Job) error {
+					close(inside)
+					<-goOn
+					return nil
+				}, fencepost.Reserve(60<<10, 0))
+			}()
+			<-inside
+			return core.Holder{Tag: "holder", State: core.Claimed, Bytes: 60 << 10, Blocks: 1},
+				func() error { close(goOn); return <-done }
+		},
+		"a block": func(rt *fencepost.Runtime) (core.Holder, func() error) {
+			block := e2e.Allocate(t, rt, 60<<10, core.DefaultStream, "holder")
+			return core.Holder{Tag: "holder", State: core.Live, Bytes: block.Bytes, Blocks: 1},
+				func() error { _, err := rt.Deallocate(t.Context(), block.ID); return err }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := e2e.Open(t, fencepost.Config{Budget: limit, Guard: "off"})
+			holder, giveBack := hold(rt)
+			for what, options := range map[string][]fencepost.JobOption{
+				"bytes":           {fencepost.Reserve(8<<10, time.Hour)},
+				"a guess":         {fencepost.Admit()},
+				"all, as a guess": {fencepost.Admit(), fencepost.Reserve(limit, time.Hour)},
+			} {
+				if what != "bytes" && holder.State == core.Live {
+					continue // nothing will come back: a guess takes what there is
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+				err := rt.Do(ctx, "late", nothing, options...)
+				cancel()
+				waited, ok := errors.AsType[*core.WaitError](err)
+				if !ok || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: %v", what, err)
+					continue
+				}
+				saysWhoHolds(t, waited, limit, limit-holder.Bytes, holder)
+			}
+			e2e.Succeed(t, "giving back", giveBack())
+			nothingIsHeld(t, rt)
+		})
+	}
+}
+
+// saysWhoHolds checks what a wait that ended says of the budget.
+func saysWhoHolds(t *testing.T, err *core.WaitError, limit, remaining uint64, holder core.Holder) {
+	t.Helper()
+	if err.Limit != limit || err.Remaining != remaining || !slices.Equal(err.Holders, []core.Holder{holder}) || err.MoreHolders != 0 ||
+		!strings.Contains(err.Error(), holder.String()) {
+		t.Errorf("got %v: %+v", err, err)
 	}
 }
 
