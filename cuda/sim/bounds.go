@@ -265,11 +265,11 @@ func (d *Device) crossedTo(o *op, r Range) *block {
 			return u.over
 		}
 	}
-	h := d.heapOf(r.Ptr)
+	h := d.heapAt(r)
 	h.Lock()
 	defer h.Unlock()
-	from := h.firstDead(r)
-	dead := use{low: from, high: r.Ptr + r.Bytes, gone: h.history.last(from, anyBlock)}
+	from, to := h.firstDead(r)
+	dead := use{low: from, high: to, gone: h.history.last(from, anyBlock)}
 	of := h.blockAt(r.Ptr)
 	if of == nil && o.kernel != nil && !o.kernel.Indirect {
 		var direct bool

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -127,6 +128,113 @@ func TestAnAccessBesideADeclaredBlockIsAboutThatBlock(t *testing.T) {
 			must(t, d.StreamSynchronize(r.s))
 			if found := d.Findings(); len(found) != 1 || found[0].Kind != beside.kind || found[0].BlockPtr == r.block {
 				t.Errorf("%s: found %v", name, found)
+			}
+		})
+	}
+}
+
+// A range may lie across several blocks on either side of the one that its launch declares.
+func TestAnAccessAcrossSeveralBlocksIsAboutTheDeclaredBlock(t *testing.T) {
+	for _, gone := range []bool{true, false} { // the blocks beside the declared one
+		for _, from := range []int64{-2*rowBytes + 64, -2*rowBytes - 64, -rowBytes + 64, -16, 0, 16, rowBytes - 16} {
+			for _, to := range []int64{0, 16, rowBytes, rowBytes + 16, 2 * rowBytes, 2*rowBytes + 16, 3 * rowBytes} {
+				if from >= to || from >= 0 && to <= rowBytes {
+					continue
+				}
+				underEach(t, func(t *testing.T, d *Device) { acrossARow(t, d, gone, from, to) })
+			}
+		}
+	}
+}
+
+// acrossARow reads the range of the middle one of seven blocks, which a launch declares.
+func acrossARow(t *testing.T, d *Device, gone bool, from, to int64) {
+	p := newProgram(t, d)
+	r := row{program: p, s: p.stream()}
+	var blocks [7]uint64
+	for i := range blocks {
+		blocks[i] = r.alloc(rowBytes, r.s)
+		d.BlockIsOwned(blocks[i], blocks[i], rowBytes)
+	}
+	r.left, r.block, r.last = blocks[2], blocks[3], blocks[4]
+	if blocks[6] != blocks[0]+6*rowBytes {
+		t.Fatal("the blocks are not side by side: the test shows nothing")
+	}
+	if gone {
+		r.free(r.left, r.s)
+		r.free(r.last, r.s)
+	}
+	d.LaunchBegins(r.s, core.UseRecord{LaunchID: 1, Launch: "declares"}, []driver.Declared{{Ptr: r.block, Bytes: rowBytes, Access: core.ReadWrite}})
+	must(t, d.CopyToHostAsync(make([]byte, to-from), r.block+uint64(from), r.s))
+	d.LaunchEnds(r.s, 1)
+	name := fmt.Sprintf("[%d, %d), neighbours gone: %v", from, to, gone)
+	r.accuses(name, " before the block", " over the end ", " behind the end ")
+	low, high := max(from, rowBytes), to
+	if from < 0 {
+		low, high = from, min(to, 0)
+	}
+	if by := d.Findings()[0].First; by.Ptr != r.block+uint64(low) || by.Bytes != uint64(high-low) {
+		t.Errorf("%s: told of %s", name, by)
+	}
+}
+
+// The first block of an address space has nothing before it, and another space's addresses below that.
+func TestAnAccessThatBeginsBelowAllAddressesIsAboutTheFirstBlock(t *testing.T) {
+	for memory, first := range map[string]func(r row) uint64{
+		"pool": func(r row) uint64 { return r.alloc(rowBytes, r.s) },
+		"host": func(r row) uint64 {
+			m, err := r.d.HostAlloc(rowBytes)
+			must(r, err)
+			return m.DevicePtr
+		},
+		"mapped": func(r row) uint64 { ptr, _ := r.mapped(1); return ptr },
+		"carved": func(r row) uint64 {
+			ptr, _ := r.mapped(1)
+			r.d.BlockBegins(ptr, rowBytes, r.s)
+			return ptr
+		},
+	} {
+		for name, reach := range map[string]func(r row){
+			"up to it":              func(r row) { r.launch("ahead", r.block, ^uint64(7), r.s) },
+			"into it":               func(r row) { r.launch("ahead", r.block, ^uint64(3), r.s) },
+			"far, and up to it":     func(r row) { r.launch("long", r.block, 5000, r.s) },
+			"not listed by Declare": func(r row) { r.launch("early", r.block, 64, r.s) },
+		} {
+			underEach(t, func(t *testing.T, d *Device) {
+				p := newProgram(t, d)
+				long := func(a Args) Range { return Reads(a.Ptr(0)-a.U64(1), a.U64(1)) }
+				must(t, d.RegisterModule("rows", append(boundsKernels(), Kernel{Name: "long",
+					Declare: func(a Args) []Range { return []Range{long(a)} },
+					Run:     func(x *Exec) { r := long(x.Args()); x.Read(r.Ptr, r.Bytes) }})...))
+				m, err := d.ModuleLoad(driver.Image{Name: "rows"})
+				must(t, err)
+				p.module = m
+				r := row{program: p, s: p.stream()}
+				r.block = first(r)
+				reach(r)
+				wantCode(t, d.Synchronize(), driver.IllegalAddress)
+				found := d.Findings()
+				if len(found) != 1 || found[0].Kind != IllegalAddress || found[0].BlockPtr != r.block ||
+					!strings.Contains(found[0].Text, " before the block") {
+					t.Errorf("%s, %s: found %v, want an access before the block at %#x", memory, name, found, r.block)
+				}
+			})
+		}
+	}
+}
+
+// The oracle looks at no address that it has nothing at, however long the range is.
+func TestARangeOfAllAddressesIsJudgedAtOnce(t *testing.T) {
+	for _, at := range []uint64{0, 8, deviceBase - 8, deviceBase, mapBase - 8, mapBase} {
+		underEach(t, func(t *testing.T, d *Device) {
+			p := newProgram(t, d)
+			s := p.stream()
+			p.alloc(rowBytes, s)
+			p.mapped(1)
+			p.launch("read", at, 1<<62, s)
+			wantCode(t, d.Synchronize(), driver.IllegalAddress)
+			if found := d.Findings(); len(found) != 1 || found[0].Kind != IllegalAddress {
+				t.Errorf("%#x: found %v", at, found)
 			}
 		})
 	}

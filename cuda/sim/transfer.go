@@ -134,10 +134,11 @@ func (d *Device) illegal(o *op, r Range) {
 // lastAt is the newest freed block that held the first byte of a range where
 // nothing lives now, or the last byte of the range.
 func (d *Device) lastAt(r Range) *block {
-	h := d.heapOf(r.Ptr)
+	h := d.heapAt(r)
 	h.Lock()
 	defer h.Unlock()
-	for _, at := range [...]uint64{h.firstDead(r), r.Ptr + max(r.Bytes, 1) - 1} {
+	dead, _ := h.firstDead(r)
+	for _, at := range [...]uint64{dead, r.Ptr + max(r.Bytes, 1) - 1} {
 		if h.blockAt(at) != nil {
 			continue
 		}

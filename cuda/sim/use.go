@@ -43,6 +43,18 @@ func (d *Device) heapOf(ptr uint64) *heap {
 	return d.host
 }
 
+// heapAt is the heap of a range. One that begins below all addresses of a heap, and ends in it or
+// where it begins, was made from a pointer of that heap.
+func (d *Device) heapAt(r Range) *heap {
+	h := d.heapOf(r.Ptr)
+	if !h.arena.contains(r.Ptr, 1) {
+		if at := d.heapOf(r.Ptr + r.Bytes); at.arena.contains(r.Ptr+r.Bytes, 1) {
+			return at
+		}
+	}
+	return h
+}
+
 func (d *Device) isMapped(ptr, n uint64) bool { return d.heapOf(ptr).arena.isMapped(ptr, n) }
 
 // reach is the memory at [ptr, ptr+n) to be touched; ok is false if not all of it
@@ -55,7 +67,7 @@ func (d *Device) resolve(s *stream, o *op, uses []use, r Range) []use {
 	if o.isGuards() {
 		number, launches = wholly, nil
 	}
-	h := d.heapOf(r.Ptr)
+	h := d.heapAt(r)
 	h.Lock()
 	defer h.Unlock()
 	low, high := r.Ptr, min(r.Ptr+r.Bytes, h.arena.limit)
@@ -77,7 +89,7 @@ func (d *Device) resolve(s *stream, o *op, uses []use, r Range) []use {
 // nothing was known when it was enqueued. A block may have been freed since,
 // and its address be taken again: clocks decide.
 func (d *Device) resolveLate(o *op, r Range) (uses []use) {
-	h, number := d.heapOf(r.Ptr), o.number
+	h, number := d.heapAt(r), o.number
 	if o.isGuards() {
 		number = wholly
 	}
@@ -110,10 +122,11 @@ func (d *Device) resolveLate(o *op, r Range) (uses []use) {
 func (h *heap) meant(addr, number uint64) (*block, uint64) {
 	n := h.nodeAt(addr)
 	switch {
+	case n == nil && addr < h.arena.base:
+		return nil, h.arena.base
+	case n == nil && addr >= h.arena.limit:
+		return nil, math.MaxUint64
 	case n == nil:
-		if addr >= math.MaxUint64-Granule { // the last granule of all addresses: its end is none
-			return nil, math.MaxUint64
-		}
 		return nil, roundUp(addr+1, Granule)
 	case n.isCarved():
 		return n.meant(addr, number)
@@ -135,18 +148,23 @@ func (b *block) meant(addr, number, end uint64) (*block, uint64) {
 	}
 }
 
-// firstDead is the first address of a range where no block lives; its end if
+// firstDead is the first part of a range where no block lives; it is empty, at the range's end, if
 // there is none.
-func (h *heap) firstDead(r Range) uint64 {
-	at := r.Ptr
-	for at < r.Ptr+r.Bytes {
-		b, end := h.meant(at, wholly)
-		if b == nil {
-			break
+func (h *heap) firstDead(r Range) (low, high uint64) {
+	low = h.skip(r.Ptr, r.Ptr+r.Bytes, true)
+	return low, h.skip(low, r.Ptr+r.Bytes, false)
+}
+
+// skip is the first address from at on where no block lives, or where one does, and end if none is.
+func (h *heap) skip(at, end uint64, live bool) uint64 {
+	for at < end {
+		b, next := h.meant(at, wholly)
+		if (b != nil) != live {
+			return at
 		}
-		at = end
+		at = next
 	}
-	return at
+	return end
 }
 
 // judge hands what an operation really touched to the oracle.
@@ -156,27 +174,47 @@ func (d *Device) judge(o *op, touched Range) {
 		d.report(OutOfBounds, home, o.accessOf(home.high(), touched.Ptr+touched.Bytes).party(touched.Access), Party{})
 		touched.Bytes = home.high() - touched.Ptr
 	}
-	low, high := touched.Ptr, touched.Ptr+touched.Bytes
-	for i := range o.uses {
-		u := &o.uses[i]
-		from, to := max(low, u.low), min(high, u.high)
-		if from >= to || u.over != nil && (home != nil || o.lawful(from, to, touched) ||
-			o.isAnothers(u, from, to, touched.Access)) {
-			continue
-		}
-		d.judgeUse(o, u, from, to, touched.Access)
-	}
+	d.judgeUses(o, o.uses, touched, func(u *use, from, to uint64) bool {
+		return home != nil || o.lawful(from, to, touched) || o.isAnothers(u, from, to, touched.Access)
+	})
 	if o.kind == opLaunch {
 		d.judgeDeclared(o, touched)
 	}
 }
 
-// judgeUse judges the part [from, to) of a touch that lies in one use.
+// judgeUses judges what a touch has of uses. Parts side by side that were reached over one block's
+// bound are one overrun, unless they are excused.
+func (d *Device) judgeUses(o *op, uses []use, touched Range, excused func(u *use, from, to uint64) bool) {
+	var over use
+	for i := range uses {
+		u := &uses[i]
+		from, to := max(touched.Ptr, u.low), min(touched.Ptr+touched.Bytes, u.high)
+		switch {
+		case from >= to || u.over != nil && excused(u, from, to):
+		case u.over == nil:
+			d.judgeUse(o, u, from, to, touched.Access)
+		case u.over == over.over && from == over.high:
+			over.high = to
+		default:
+			d.judgeOver(o, over, touched.Access)
+			over = use{low: from, high: to, over: u.over}
+		}
+	}
+	d.judgeOver(o, over, touched.Access)
+}
+
+// judgeOver reports an overrun, and no access of the blocks that it hit.
+func (d *Device) judgeOver(o *op, u use, access core.Access) {
+	if u.over != nil {
+		d.report(OutOfBounds, u.over, o.accessOf(u.low, u.high).party(access), Party{})
+	}
+}
+
+// judgeUse judges the part [from, to) of a touch that lies in one use, and was
+// reached over no bound.
 func (d *Device) judgeUse(o *op, u *use, from, to uint64, access core.Access) {
 	a := o.accessOf(from, to)
 	switch {
-	case u.over != nil: // and no access of the block that it hit
-		d.report(OutOfBounds, u.over, a.party(access), Party{})
 	case u.blk != nil:
 		low, high, as := o.stray(u.blk, from, to, access)
 		if low < high && d.strays.isRecorded(o, u.blk) {
@@ -203,9 +241,7 @@ func (d *Device) judgeDeclared(o *op, touched Range) {
 	for from, to := firstGap(o.uses, low, high, core.ReadWrite); from < to; from, to = firstGap(o.uses, to, high, core.ReadWrite) {
 		parts := d.resolveLate(o, Range{from, to - from, touched.Access})
 		d.attributeLate(o, parts)
-		for i := range parts {
-			d.judgeUse(o, &parts[i], parts[i].low, parts[i].high, touched.Access)
-		}
+		d.judgeUses(o, parts, touched, func(*use, uint64, uint64) bool { return false })
 	}
 	for _, kind := range [...]core.Access{core.Read, core.Write} {
 		if touched.Access&kind == 0 || o.kernel.Indirect {
