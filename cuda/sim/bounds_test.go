@@ -164,7 +164,8 @@ func acrossARow(t *testing.T, d *Device, gone bool, from, to int64) {
 		r.free(r.left, r.s)
 		r.free(r.last, r.s)
 	}
-	d.LaunchBegins(r.s, core.UseRecord{LaunchID: 1, Launch: "declares"}, []driver.Declared{{Ptr: r.block, Bytes: rowBytes, Access: core.ReadWrite}})
+	d.LaunchBegins(r.s, core.UseRecord{LaunchID: 1, Launch: "declares"},
+		[]driver.Declared{{Ptr: r.block, Bytes: rowBytes, Access: core.ReadWrite}})
 	must(t, d.CopyToHostAsync(make([]byte, to-from), r.block+uint64(from), r.s))
 	d.LaunchEnds(r.s, 1)
 	name := fmt.Sprintf("[%d, %d), neighbours gone: %v", from, to, gone)

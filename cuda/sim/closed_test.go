@@ -131,8 +131,8 @@ func furnished(t *testing.T, s Schedule, random *rand.Rand) (*Device, *values) {
 	must(t, err)
 	host, err := d.HostAlloc(4096)
 	must(t, err)
-	for _, value := range []any{stream, p.stream(), p.event(), p.module, f, host, p.alloc(4096, stream), p.alloc(100, stream),
-		mapped, mapped + Granule, size, host.DevicePtr, uint64(64)} {
+	for _, value := range []any{stream, p.stream(), p.event(), p.module, f, host, p.alloc(4096, stream),
+		p.alloc(100, stream), mapped, mapped + Granule, size, host.DevicePtr, uint64(64)} {
 		v.add(random, reflect.ValueOf(value))
 	}
 	return d, v

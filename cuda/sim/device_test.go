@@ -110,15 +110,16 @@ func TestIllegalAddressTakesTheContext(t *testing.T) {
 
 // A kernel that does not return is a failed launch, whatever ended it, and no stream stands still.
 func TestAKernelThatDoesNotReturnIsAFailedLaunch(t *testing.T) {
+	exits := `called runtime\.Goexit\S* .* at device_test\.go:\d+`
 	for how, c := range map[string]struct {
 		end  func()
 		says string
 	}{
 		"panic":          {func() { panic("out of ideas") }, `panicked at device_test\.go:\d+: .*out of ideas`},
 		"panic of nil":   {func() { panic(nil) }, `panicked at device_test\.go:\d+: `}, //nolint:govet // the kernel's bug
-		"Goexit":         {runtime.Goexit, `called runtime\.Goexit\S* .* at device_test\.go:\d+`},
-		"FailNow":        {func() { new(testing.T).FailNow() }, `called runtime\.Goexit\S* .* at device_test\.go:\d+`},
-		"Goexit, caught": {func() { defer func() { _ = recover() }(); runtime.Goexit() }, `called runtime\.Goexit\S* .* at device_test\.go:\d+`},
+		"Goexit":         {runtime.Goexit, exits},
+		"FailNow":        {func() { new(testing.T).FailNow() }, exits},
+		"Goexit, caught": {func() { defer func() { _ = recover() }(); runtime.Goexit() }, exits},
 	} {
 		underEach(t, func(t *testing.T, d *Device) {
 			p := newProgram(t, d)
@@ -141,7 +142,8 @@ func TestAKernelThatDoesNotReturnIsAFailedLaunch(t *testing.T) {
 			wantCode(t, d.Synchronize(), driver.LaunchFailed)
 			wantCode(t, d.StreamSynchronize(other), driver.LaunchFailed)
 			var lost *core.DriverError
-			if err := d.Synchronize(); !errors.As(err, &lost) || !regexp.MustCompile(`kernel "bad" `+c.says).MatchString(lost.Detail) {
+			said := regexp.MustCompile(`kernel "bad" ` + c.says)
+			if err := d.Synchronize(); !errors.As(err, &lost) || !said.MatchString(lost.Detail) {
 				t.Errorf("%s: later calls do not say which kernel ended, where and how: %v", how, err)
 			}
 			wantLost(t, d, s, driver.LaunchFailed)

@@ -190,7 +190,8 @@ func unwound() string {
 		switch {
 		case f.Function == "runtime.gopanic", f.Function == "runtime.Goexit":
 			began = true
-		case began && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, "testing.") && !isAccessor(f):
+		case began && !strings.HasPrefix(f.Function, "runtime.") && !strings.HasPrefix(f.Function, "testing.") &&
+			!isAccessor(f):
 			return fmt.Sprintf(" at %s:%d", filepath.Base(f.File), f.Line)
 		}
 		if !more {
