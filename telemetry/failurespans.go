@@ -193,7 +193,7 @@ func (s *eventSpans) remember(span core.SpanRef, err error) {
 	if span.IsZero() {
 		return
 	}
-	if !reflect.ValueOf(err).Comparable() || legible.Kept(err) != err {
+	if !reflect.ValueOf(err).Comparable() || any(legible.Kept(err)) != any(err) {
 		err = nil
 	}
 	s.mu.Lock()

@@ -75,7 +75,7 @@ func (v *values) argument(random *rand.Rand, peer *Device, t reflect.Type) refle
 }
 
 // call calls a method and returns its error. It keeps the other results.
-func (v *values) call(random *rand.Rand, d, peer *Device, method int) (err error, fails bool) {
+func (v *values) call(random *rand.Rand, d, peer *Device, method int) (fails bool, err error) {
 	m := reflect.ValueOf(d).Method(method)
 	in := make([]reflect.Value, m.Type().NumIn())
 	for i := range in {
@@ -100,7 +100,7 @@ func (v *values) call(random *rand.Rand, d, peer *Device, method int) (err error
 			v.add(random, r)
 		}
 	}
-	return err, fails
+	return fails, err
 }
 
 // methodsBut are the numbers of all exported methods but some.
@@ -179,7 +179,7 @@ func closeWhileCalled(t *testing.T, s Schedule, seed uint64) {
 						left--
 						method := after[own.IntN(len(after))]
 						name := reflect.TypeFor[*Device]().Method(method).Name
-						if err, fails := known[i].call(own, d, devices[1-i], method); fails && err == nil && name != "Close" {
+						if fails, err := known[i].call(own, d, devices[1-i], method); fails && err == nil && name != "Close" {
 							t.Errorf("seed %d: %s of a closed device succeeded", seed, name)
 						}
 					default:

@@ -134,7 +134,7 @@ const mostWrapped = 16
 // short appends those of the errors that err wraps, down to a depth, whose texts are short.
 func short(to []error, err error, depth int) []error {
 	var wrapped []error
-	switch e := err.(type) {
+	switch e := any(err).(type) { // the errors that it wraps, not what it is
 	case interface{ Unwrap() error }:
 		wrapped = []error{e.Unwrap()}
 	case interface{ Unwrap() []error }:
