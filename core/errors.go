@@ -51,8 +51,9 @@ type OutOfBudgetError struct {
 	// Limit is the budget; Live, Pending, Quarantined, Claimed add up to
 	// what is charged against it.
 	Limit, Live, Pending, Quarantined, Claimed uint64
-	// Lent is how many of the pending bytes are lent to the streams that freed them: they count as
-	// room, so Remaining is Limit less the charge, plus Lent.
+	// Lent is how many of the pending bytes count as room: those lent to the streams that freed them,
+	// and those that the request's own stream freed and could be lent. Where Limit is not zero and no
+	// reservation was asked, Remaining is Limit less the charge, plus Lent, and at least zero.
 	Lent uint64
 	// LimitedBy names who allows no more than Limit where that is less than the budget was set to,
 	// such as a file of a control group; empty if the limit is the budget's own.
@@ -156,7 +157,7 @@ func (e *OutOfBudgetError) Error() string {
 	fmt.Fprintf(&b, " (live %s, pending %s, quarantined %s, claimed %s)", size.Of(e.Live), size.Of(e.Pending),
 		size.Of(e.Quarantined), size.Of(e.Claimed))
 	if e.Lent != 0 {
-		fmt.Fprintf(&b, "; %s of what is pending are lent to the streams that freed them, and count as remaining",
+		fmt.Fprintf(&b, "; %s of what is pending are lent to the streams that freed them, or would be, and count as remaining",
 			size.Of(e.Lent))
 	}
 	if e.LimitedBy != "" {

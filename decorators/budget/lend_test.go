@@ -98,8 +98,8 @@ func TestAFreeHeldBackByAnIntentIsNotLent(t *testing.T) {
 	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 60, Stream: 1}))
 	d.hold = false
 	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 30, Stream: 1}))
-	if e := refused(t, r, core.Request{Bytes: 41, Stream: 1}); e.Remaining != 40 {
-		t.Errorf("remaining %d, want 40: what is free and the free that is queued", e.Remaining)
+	if e := refused(t, r, core.Request{Bytes: 41, Stream: 1}); e.Remaining != 40 || e.Lent != 30 {
+		t.Errorf("remaining %d, lent %d, want 40 and 30: what is free and the free that is queued", e.Remaining, e.Lent)
 	}
 	mustAllocate(t, r, core.Request{Bytes: 40, Stream: 1})
 	d.letGo(1)

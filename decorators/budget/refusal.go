@@ -70,8 +70,9 @@ func (r *Resource) explain(short *shortage) *core.OutOfBudgetError {
 		e.Claim, e.Reserved, e.Remaining = c.id, c.bytes, short.remaining
 		return e
 	}
-	e.Lent = lent
-	e.Remaining = roomIn(limit, less(e.Live+e.Pending+e.Quarantined+e.Claimed, lent), short.lendable)
+	used := less(e.Live+e.Pending+e.Quarantined+e.Claimed, lent)
+	e.Lent = lent + min(short.lendable, used)
+	e.Remaining = roomIn(limit, used, short.lendable)
 	e.Holders, e.MoreHolders, e.MoreBytes = largest(holders)
 	return e
 }

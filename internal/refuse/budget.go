@@ -18,14 +18,18 @@ func Budget(e *core.OutOfBudgetError) *core.OutOfBudgetError {
 	return e
 }
 
-// Untrue returns an error if the figures of a refusal do not explain it: there was room and nothing
-// stood before the request, or the holders hold more than there is. Else it is nil.
+// Untrue returns an error if the figures of a refusal do not explain it: they do not add up, there
+// was room and nothing stood before the request, or the holders hold more than there is. Else it is nil.
 func Untrue(e *core.OutOfBudgetError) error {
 	limit := e.Limit
 	if limit == 0 {
 		limit = math.MaxUint64
 	}
 	charged := e.Live + e.Pending + e.Quarantined + e.Claimed
+	if room := e.Limit + e.Lent - min(charged, e.Limit+e.Lent); e.Claim == 0 && e.Limit != 0 && e.Remaining != room {
+		return fmt.Errorf("%d bytes remain, and of %d %d are charged and %d lent, which leaves %d: %w", e.Remaining, e.Limit, charged,
+			e.Lent, room, e)
+	}
 	switch {
 	case e.Wait.Ahead > 0: // it is refused for those
 	case e.Remaining >= e.Requested:

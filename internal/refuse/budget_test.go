@@ -17,7 +17,10 @@ func TestARefusalIsUntrueIfItsFiguresDoNotSayWhy(t *testing.T) {
 		true   bool
 	}{
 		"full":                          {func(*core.OutOfBudgetError) {}, true},
-		"over a limit that was lowered": {func(e *core.OutOfBudgetError) { e.Limit = 60 }, true},
+		"over a limit that was lowered": {func(e *core.OutOfBudgetError) { e.Limit, e.Remaining = 60, 0 }, true},
+		"lent bytes that remain":        {func(e *core.OutOfBudgetError) { e.Remaining, e.Lent = 25, 5 }, true},
+		"lent bytes that do not remain": {func(e *core.OutOfBudgetError) { e.Lent = 5 }, false},
+		"fewer remain":                  {func(e *core.OutOfBudgetError) { e.Remaining = 19 }, false},
 		"more remains":                  {func(e *core.OutOfBudgetError) { e.Remaining = 30 }, false},
 		"the sums leave more":           {func(e *core.OutOfBudgetError) { e.Limit = 110 }, false},
 		"no limit":                      {func(e *core.OutOfBudgetError) { e.Limit = 0 }, false},
