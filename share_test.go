@@ -341,6 +341,51 @@ func TestWhatIsHeldBeyondALoweredLimitGoesBack(t *testing.T) {
 	}
 }
 
+// Without a reaper a reap or a drain of the program's gives it back.
+func TestAReapOrADrainGivesBackWhatIsHeldBeyondALoweredLimit(t *testing.T) {
+	for _, resource := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
+		for _, guard := range []fencepost.GuardMode{"off", "sample"} {
+			for name, step := range map[string]func(*fencepost.Runtime) error{
+				"a reap":  func(rt *fencepost.Runtime) error { return rt.ReapPending(t.Context()) },
+				"a drain": func(rt *fencepost.Runtime) error { return rt.Drain(t.Context()) },
+			} {
+				t.Run(fmt.Sprint(resource, "/", guard, "/", name), func(t *testing.T) {
+					cfg := fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: guard, Budget: 64 * mib}
+					cfg.Pool.ReapInterval, cfg.Async.ReapInterval = -1, -1
+					p := openSharer(t, cfg, 1, 4)
+					rt := p.rt
+					fill := func() (blocks []core.Block) {
+						for i := range 24 {
+							blocks = append(blocks, e2e.Allocate(t, rt, mib, p.leases[i%4].ID(), "block"))
+						}
+						return blocks
+					}
+					beyond := func() bool { return p.free-p.deviceFree() > rt.Stats().HeldLimit }
+					blocks := fill()
+					for limit := uint64(16 * mib); limit >= 8*mib; limit /= 2 {
+						rt.Budget().SetLimit(limit)
+						for _, b := range blocks {
+							e2e.Free(t, rt, b)
+						}
+						must.Do(t, step(rt))
+						for end := time.Now().Add(20 * time.Second); beyond() && time.Now().Before(end); {
+							must.Do(t, step(rt)) // a reap waits for nothing
+						}
+						if beyond() {
+							t.Errorf("%d bytes are held, and %d may be", p.free-p.deviceFree(), rt.Stats().HeldLimit)
+						}
+						rt.Budget().SetLimit(64 * mib)
+						blocks = fill()
+					}
+					for _, b := range blocks {
+						e2e.Free(t, rt, b)
+					}
+				})
+			}
+		}
+	}
+}
+
 // A runtime without a budget of its own may hold what there is.
 func TestOnlyABudgetThatIsSetIsAShare(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Sim: sim.Config{Bytes: 64 * mib}})

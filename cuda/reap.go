@@ -218,8 +218,27 @@ func (r *tracker) unmap(s *stream, frees []pendingFree) (first error) {
 
 // ReapPending looks at every stream once and releases the frees that are
 // completed. It tries again the frees that failed earlier, met a busy stream or
-// a capture, and the ends of launches in the backlog.
-func (r *tracker) ReapPending(context.Context) error {
+// a capture, and the ends of launches in the backlog. If more of the device is held than the share
+// (SetShare), it gives back what of that is free.
+func (r *tracker) ReapPending(context.Context) error { return cmp.Or(r.reapAll(), r.shrink()) }
+
+// shrink gives back what is free beyond the share: a reaper does that in its own time, and there may
+// be none.
+func (r *tracker) shrink() error {
+	if r.memory.held() <= r.share.forPool() {
+		return nil
+	}
+	err := r.withMemory("ReapPending", func() error {
+		return cmp.Or(r.memory.trim(r.share.forPool()), r.memory.reap()) // which reads what is held now
+	})
+	if errors.Is(err, core.ErrClosed) { // then all was given back
+		return nil
+	}
+	return err
+}
+
+// reapAll is ReapPending but for shrink.
+func (r *tracker) reapAll() error {
 	first := r.retryParked()
 	for _, s := range r.streams.table.streams() {
 		first = cmp.Or(first, r.reapStream(s))
@@ -265,7 +284,7 @@ func (r *tracker) reapStream(s *stream) error {
 }
 
 // Drain reaps until every free that was queued when it was called is completed
-// by the device, or ctx ends. Frees queued meanwhile are not waited
+// by the device, or ctx ends. Then it gives back what is free beyond the share. Frees queued meanwhile are not waited
 // for, nor are blocks that are retired under an open intent. Captures must end
 // before it can: an error then says so.
 func (r *tracker) Drain(ctx context.Context) error {
@@ -286,7 +305,7 @@ func (r *tracker) Drain(ctx context.Context) error {
 	}
 	completed := r.memory.given()
 	err := deadline.Poll(ctx, func() (bool, error) {
-		if err := r.ReapPending(ctx); err != nil {
+		if err := r.reapAll(); err != nil {
 			return false, err
 		}
 		if !completed() {
@@ -302,7 +321,7 @@ func (r *tracker) Drain(ctx context.Context) error {
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(err, r.captures())
 	}
-	return cmp.Or(err, first)
+	return cmp.Or(err, first, r.shrink())
 }
 
 // awaitUses waits until no free that is parked now waits for uses on other streams.
@@ -339,7 +358,7 @@ func (r *tracker) startReaper(interval time.Duration) {
 				return
 			case now := <-ticker.C:
 				if r.hasPending() {
-					_ = r.ReapPending(context.Background()) // the next call reports a lasting error
+					_ = r.reapAll() // the next call reports a lasting error
 				}
 				_ = r.withMemory("ReapPending", func() error { return r.memory.tick(now) })
 			}

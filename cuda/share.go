@@ -82,7 +82,8 @@ var errShare = errors.New("the share of the device is used up")
 // it begins with, is no bound. Memory comes in pages (2 MiB on an H200), so the bound is whole pages of it, and at least a page for
 // each stream that allocates. A request that would need more is refused with an error that matches [core.ErrOutOfMemory], after
 // the pool has tried all that it holds. For a job that has or had a reservation the pool may hold
-// more than the bound: a page for each live block, up to half of the bound, and at least two pages for each stream. Where more is held already the reaper gives back what is free. It is safe for
+// more than the bound: a page for each live block, up to half of the bound, and at least two pages for each stream. Where more is held already the reaper gives back what is free, and so do ReapPending and
+// Drain. It is safe for
 // concurrent use and does not block. fencepost.Open has it follow the budget.
 func (r *tracker) SetShare(bytes uint64) {
 	r.share.set.Store(bytes)
