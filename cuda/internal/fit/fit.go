@@ -16,7 +16,7 @@
 // # Small blocks
 //
 // A block of at most a 32nd of a page is small. Small blocks lie on pages of their own, so that a few of them do not keep
-// many pages from larger blocks. In an arena of one page they lie anywhere. Other blocks may lie there, too, if there is no other room: they keep no further page.
+// many pages from larger blocks. In an arena of four pages or fewer they lie anywhere. Other blocks may lie there, too, if there is no other room: they keep no further page.
 // A page for small blocks of which all is free becomes a page like the others when one is looked for.
 //
 // Free ranges are in lists by class: 32 classes between a size and its double, so sizes
@@ -66,7 +66,7 @@ const (
 // own for them: on each of many streams a page more is dear.
 const (
 	smallShare = 32
-	fewPages   = 2
+	fewPages   = 5
 )
 
 // IsSmall reports whether a block of so many bytes is small.
