@@ -27,6 +27,18 @@ const ResourceVariable = "FENCEPOST_E2E_RESOURCE"
 // resource is what it chose.
 var resource string
 
+// Backends are those that a test over both backends takes. With -short it is the one that
+// [ResourceVariable] chose, or the own pool: CI runs these packages once over each.
+func Backends() []fencepost.Backend {
+	switch {
+	case !testing.Short():
+		return []fencepost.Backend{fencepost.Pool, fencepost.Async}
+	case resource != "":
+		return []fencepost.Backend{fencepost.Backend(resource)}
+	}
+	return []fencepost.Backend{fencepost.Pool}
+}
+
 // Main runs the tests of a package as Isolate says, and demands that every
 // runtime leaves no goroutine behind.
 func Main(m *testing.M) {

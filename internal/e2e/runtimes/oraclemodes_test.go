@@ -281,7 +281,7 @@ func TestTheOracleSeesEachBugInEveryMode(t *testing.T) {
 		modes = []fencepost.GuardMode{"off", "sample:1", "hunt:bisect", "hunt:unmap"}
 	}
 	for name, bug := range judgedBugs {
-		for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
+		for _, backend := range e2e.Backends() {
 			for _, guard := range modes {
 				for _, planted := range []bool{true, false} {
 					t.Run(fmt.Sprintf("%s/%s/%s/%t", name, backend, guard, planted), func(t *testing.T) {

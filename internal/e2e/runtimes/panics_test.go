@@ -63,7 +63,7 @@ func (b *bomb) call(f func()) (returned bool) {
 // caller did not get. The test takes some 12 seconds: a program runs for each call. With -short
 // every third call panics.
 func TestAPanicOfTheUsersCodeLosesNothing(t *testing.T) {
-	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
+	for _, backend := range e2e.Backends() {
 		for _, guard := range []fencepost.GuardMode{"off", "ledger", "sample:1", "hunt:bisect", "hunt:unmap"} {
 			t.Run(fmt.Sprint(backend, "/", guard), func(t *testing.T) {
 				n, step := int64(1), int64(1)
