@@ -272,6 +272,10 @@ func TestTheProgramsCodeMayDoAnythingAtAnyStep(t *testing.T) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // which is told of the panics
 	defer slog.SetDefault(before)
 	seen := map[string]bool{} // of the callbacks that were tried, whether a step called them
+	half := 0                 // with -short: the other half is tried where the environment chooses async
+	if e2e.Backends()[0] == fencepost.Async {
+		half = 1
+	}
 	for _, backend := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
 		for _, guard := range []fencepost.GuardMode{"sample:1", "ledger", "hunt:bisect"} {
 			if testing.Short() && (backend == fencepost.Async) != (guard == "ledger") {
@@ -281,7 +285,10 @@ func TestTheProgramsCodeMayDoAnythingAtAnyStep(t *testing.T) {
 				t.Run(fmt.Sprint(backend, "/", guard, "/", callback), func(t *testing.T) {
 					seen[callback] = seen[callback] || false
 					for i, at := range userSteps {
-						for _, act := range acts {
+						for j, act := range acts {
+							if testing.Short() && (i+j)%2 != half {
+								continue
+							}
 							if guard == "hunt:bisect" && (backend != fencepost.Pool || act != "calls back") {
 								continue // its own are what runs behind a launch
 							}
