@@ -341,8 +341,8 @@ func closeLearnedFile(path string) {
 	}
 }
 
-// openLearned reads the file, if there is one, and makes its folder. A file that is damaged is told of, and written anew. One that
-// could not be written at the end is an error now.
+// openLearned reads the file, if there is one, and makes its folder. A file that is damaged is told
+// of, and written anew. One that could not be written at the end is an error now.
 func (r *Runtime) openLearned(cfg Config) error {
 	l := &r.learned
 	if l.model = cfg.Learned; cfg.LearnedFile == "" {

@@ -18,8 +18,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
-// query has the memory of a sort, and of a join if it is one, uses it on two streams, and reads a result. If it is spread, both
-// streams allocate.
+// query has the memory of a sort, and of a join if it is one, uses it on two streams, and reads a
+// result. If it is spread, both streams allocate.
 func query(ctx context.Context, rt *fencepost.Runtime, j *fencepost.Job, rows int, join, spread bool) error {
 	other, err := j.Fork()
 	if err != nil {
@@ -56,7 +56,8 @@ func query(ctx context.Context, rt *fencepost.Runtime, j *fencepost.Job, rows in
 	return err
 }
 
-// admitted runs many queries at once, each of which Admit lets in, and keeps the refusals for want of memory.
+// admitted runs many queries at once, each of which Admit lets in, and keeps the refusals for want
+// of memory.
 type admitted struct {
 	rt     *fencepost.Runtime
 	most   int // rows of a query
@@ -91,8 +92,9 @@ func (a *admitted) run(t *testing.T, rng *rand.Rand) {
 	}
 }
 
-// Jobs that were let in for what they will need get it, however the free memory of their share lies. For that the runtime may hold
-// half of the share more, or two pages for each stream, and gives that back.
+// Jobs that were let in for what they will need get it, however the free memory of their share
+// lies. For that the runtime may hold half of the share more, or two pages for each stream, and
+// gives that back.
 func TestAJobThatWasLetInIsServed(t *testing.T) {
 	base := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", base)

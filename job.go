@@ -276,9 +276,9 @@ type jobOptions struct {
 // waits behind one that does not, unless [Config].ReservePasses lets it pass. One that does not
 // wait does not queue either: it takes what is free now. Then Do returns the budget's refusal, a
 // [core.OutOfBudgetError] that names the largest holders and what stood before the job, or a
-// [core.WaitError] that matches the context's error and names the holders too. A wait of 0 refuses at once; more bytes than
-// the limit are refused at once too. Zero bytes are a [core.InvalidRequestError], although an
-// upload of no values is none: leave Reserve out then.
+// [core.WaitError] that matches the context's error and names the holders too. A wait of 0 refuses
+// at once; more bytes than the limit are refused at once too. Zero bytes are a
+// [core.InvalidRequestError], although an upload of no values is none: leave Reserve out then.
 func Reserve(bytes uint64, wait time.Duration) JobOption {
 	return func(o *jobOptions) { o.reserve, o.bytes, o.wait = true, bytes, wait }
 }

@@ -402,8 +402,8 @@ func flushSpans(cfg Config) func(context.Context) error {
 // error then names that code and what is yet to be done. The rest goes on in the background, and
 // the device stays taken until it is done. A panic in that code, or in a layer, is logged, and an
 // error of Close. A second Close returns what the first did, and waits for it until ctx ends, or
-// for 10 seconds longer than Config.CloseTimeout. From then on every method that would call the device is refused
-// with an error that matches [core.ErrClosed], however Close ended.
+// for 10 seconds longer than Config.CloseTimeout. From then on every method that would call the
+// device is refused with an error that matches [core.ErrClosed], however Close ended.
 //
 // A service shuts its server down first, so that requests under way finish what they
 // have still to allocate and launch, and then the runtime.
@@ -440,7 +440,8 @@ func (r *Runtime) Close(ctx context.Context) (core.Leftover, error) {
 // bounded, unless code of the program does not return.
 const closeGrace = 2 * time.Second
 
-// closeLabel is the profiler's label of goroutines that close a runtime; its value is the runtime's.
+// closeLabel is the profiler's label of goroutines that close a runtime; its value is the
+// runtime's.
 const closeLabel = "fencepost.close"
 
 func (r *Runtime) closeID() string { return fmt.Sprintf("%p", r) }
@@ -448,8 +449,8 @@ func (r *Runtime) closeID() string { return fmt.Sprintf("%p", r) }
 // closeSteps are the steps of Close, in order.
 var closeSteps = []string{"wait for jobs and leases", "wait for the device and report leaks", "close the device"}
 
-// unended is the error of a Close that is not at its end: it says what is yet to be done, and in which
-// code of the program it is.
+// unended is the error of a Close that is not at its end: it says what is yet to be done, and in
+// which code of the program it is.
 func (r *Runtime) unended(what string, err error) error {
 	where := ""
 	if in := usercode.Standing(closeLabel, r.closeID()); in != "" {

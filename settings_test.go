@@ -29,8 +29,8 @@ func odd(t *testing.T, begin string) string {
 	return string(bytes)
 }
 
-// begins are how settings begin that are taken for something before they are refused. All take 20 seconds: for each there is a
-// runtime with each setting. With -short there are two.
+// begins are how settings begin that are taken for something before they are refused. All take 20
+// seconds: for each there is a runtime with each setting. With -short there are two.
 var begins = []string{"", "new/", "hunt:", "sample:", "a,", "-", "9", "http://"}
 
 // told asks that err, if there is one, names the field and is short and legible.

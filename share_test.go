@@ -397,8 +397,9 @@ func TestOnlyABudgetThatIsSetIsAShare(t *testing.T) {
 	}
 }
 
-// A large request that the driver's pool could not serve within the share, on a stream that is busy, costs other streams
-// nothing: what they need is in the pool, and takes no more of the device.
+// A large request that the driver's pool could not serve within the share, on a stream that is
+// busy, costs other streams nothing: what they need is in the pool, and takes no more of the
+// device.
 func TestARefusedRequestCostsOtherStreamsNothing(t *testing.T) {
 	const share = 64 * mib
 	rt := e2e.OpenDirty(t, fencepost.Config{Resource: fencepost.Async, Guard: fencepost.GuardOff, Budget: share})

@@ -233,7 +233,8 @@ type WaitError struct {
 	Err error
 }
 
-// Error says on one line what was waited for, how that stood, who held the memory, and why it ended.
+// Error says on one line what was waited for, how that stood, who held the memory, and why it
+// ended.
 func (e *WaitError) Error() string {
 	wait := e.Wait.String()
 	if wait == "" {

@@ -240,12 +240,11 @@ func (l *arena) hasPiece(bytes uint64) bool {
 	return l.fit.IsSmall(bytes) && l.fit.HasPiece(bytes)
 }
 
-// squeeze lets small blocks lie beside others, until the arena gets pages. It reports whether one
-// of so many bytes can.
-func (l *arena) squeeze(bytes uint64) bool {
+// squeeze lets small blocks lie beside others, until the arena gets pages.
+func (l *arena) squeeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.fit.IsSmall(bytes) && l.fit.Squeeze(bytes)
+	l.fit.Squeeze()
 }
 
 // singles calls yield for the free pages that the device is known to have come to the mark of, and that are of no slab:

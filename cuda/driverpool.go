@@ -133,9 +133,9 @@ func (p *driverPool) allocate(s *stream, bytes uint64) (uint64, error) {
 }
 
 // takeAlone allocates although there may be no room, and frees the memory again if there was none.
-// The pool returns it to the device when the device has passed the stream's work. Until then the pool
-// may hold more than the share. A request of at most a step of the pool is served from that, if the
-// pool held as much before its first try: it takes no more of the device.
+// The pool returns it to the device when the device has passed the stream's work. Until then the
+// pool may hold more than the share. A request of at most a step of the pool is served from that,
+// if the pool held as much before its first try: it takes no more of the device.
 func (p *driverPool) takeAlone(s *stream, bytes uint64) (uint64, error) {
 	p.alone.Lock()
 	defer p.alone.Unlock()

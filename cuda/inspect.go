@@ -23,7 +23,8 @@ func (r *tracker) State(id core.BlockID) core.BlockState {
 // Stats adds the streams' books. Reserved, PoolUsed and their high marks are
 // as last read by the reaper; what is mapped for isolated blocks is exact.
 func (r *tracker) Stats() core.Stats {
-	st := core.Stats{Poisoned: clamp(r.streams.table.poisoned.Load())}
+	st := r.inBooks()
+	st.Poisoned = clamp(r.streams.table.poisoned.Load())
 	r.memory.addTo(&st)
 	r.streams.table.group.AddPeaksTo(&st)
 	r.mapper.AddTo(&st)
@@ -31,13 +32,20 @@ func (r *tracker) Stats() core.Stats {
 		st.HeldLimit = bound
 	}
 	for _, s := range r.streams.table.streams() {
-		if !s.adopted {
-			s.books.addTo(&st)
-		}
 		st.OpenIntents += clamp(s.Open())
 	}
 	for _, s := range r.streams.table.everyStream() {
 		st.Events += clamp(s.Events())
+	}
+	return st
+}
+
+// inBooks is what the books of all streams have.
+func (r *tracker) inBooks() (st core.Stats) {
+	for _, s := range r.streams.table.streams() {
+		if !s.adopted {
+			s.books.addTo(&st)
+		}
 	}
 	r.streams.table.adoptedBooks.addTo(&st)
 	return st

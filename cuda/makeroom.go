@@ -59,7 +59,7 @@ func (m *arenas) makeSmallRoom(s *stream, req *core.Request) {
 			return
 		}
 	}
-	s.arena.squeeze(req.Bytes)
+	s.arena.squeeze()
 }
 
 // grower is a request that has growing, and which of the locks it holds.

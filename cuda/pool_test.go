@@ -628,8 +628,8 @@ func TestSmallBlocksFillPiecesOfAFullPool(t *testing.T) {
 	b.free(b.alloc(l, pages*poolPage))
 }
 
-// A stream waits for its own small blocks that others still use where their pages are wholly free then, and for no piece of a
-// page: that would join no large block.
+// A stream waits for its own small blocks that others still use where their pages are wholly free
+// then, and for no piece of a page: that would join no large block.
 func TestAStreamWaitsForItsOwnPagesOfSmallBlocks(t *testing.T) {
 	const pages = 13
 	for _, whole := range []bool{true, false} {

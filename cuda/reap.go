@@ -222,8 +222,8 @@ func (r *tracker) unmap(s *stream, frees []pendingFree) (first error) {
 // (SetShare), it gives back what of that is free.
 func (r *tracker) ReapPending(context.Context) error { return cmp.Or(r.reapAll(), r.shrink()) }
 
-// shrink gives back what is free beyond the share: a reaper does that in its own time, and there may
-// be none.
+// shrink gives back what is free beyond the share: a reaper does that in its own time, and there
+// may be none.
 func (r *tracker) shrink() error {
 	if r.memory.held() <= r.share.forPool() {
 		return nil
@@ -283,10 +283,10 @@ func (r *tracker) reapStream(s *stream) error {
 	return cmp.Or(first, err)
 }
 
-// Drain reaps until every free that was queued when it was called is completed
-// by the device, or ctx ends. Then it gives back what is free beyond the share. Frees queued meanwhile are not waited
-// for, nor are blocks that are retired under an open intent. Captures must end
-// before it can: an error then says so.
+// Drain reaps until every free that was queued when it was called is completed by the device, or
+// ctx ends. Then it gives back what is free beyond the share. Frees queued meanwhile are not waited
+// for, nor are blocks that are retired under an open intent. Captures must end before it can: an
+// error then says so.
 func (r *tracker) Drain(ctx context.Context) error {
 	type target struct {
 		frees   *freeQueue

@@ -18,13 +18,13 @@ type share struct {
 	set  atomic.Uint64 // in bytes, 0 for no bound
 	// largest is the whole pages of the largest request that the pool lacked pages for.
 	largest atomic.Uint64
-	// beyond is how much more a request of a job with a reservation may take now, which everything else refused: see pieces.
+	// beyond is how much more a request of a job with a reservation may take now, which everything
+	// else refused: see pieces.
 	beyond atomic.Uint64
 	// streams is how many streams have a part of the pool; isolated is what isolated blocks take, and those that come.
 	streams func() int
-	// live is how many streams there are, with a part or without, and how many live blocks.
-	live     func() (streams, blocks uint64)
-	isolated func() uint64
+	// allStreams is how many streams there are, with a part or without, and live how many live blocks.
+	allStreams, live, isolated func() uint64
 }
 
 // noBound is the bound where none is set.
@@ -52,20 +52,21 @@ func (h *share) forPool() uint64 {
 	return bound + h.beyond.Load() - min(bound, h.isolated())
 }
 
-// piecePages is how many pages for each stream a pool may hold beyond its share for jobs that have a reservation.
+// piecePages is how many pages for each stream a pool may hold beyond its share for jobs that have
+// a reservation.
 const piecePages = 2
 
-// pieces is what a pool may hold beyond its share for a request of a job that has, or had, a reservation: nothing for
-// others. The budget admitted the job, and the free memory of the share may lie in pieces beside blocks. Those are less
-// than two pages for each block that is live, and about half of that at random sizes: so it is a page for each block, up to
-// half of the share, and at least piecePages for each stream. No lock of a stream is held.
+// pieces is what a pool may hold beyond its share for a request of a job that has, or had, a
+// reservation: nothing for others. The budget admitted the job, and the free memory of the share
+// may lie in pieces beside blocks. Those are less than two pages for each block that is live, and
+// about half of that at random sizes: so it is a page for each block, up to half of the share, and
+// at least piecePages for each stream. No lock of a stream is held.
 func (h *share) pieces(req *core.Request) uint64 {
 	set := h.set.Load()
 	if set == 0 || !req.Account.HasReserved() {
 		return 0
 	}
-	streams, blocks := h.live()
-	return h.page * max(piecePages*max(streams, 1), min(blocks, set/2/h.page))
+	return h.page * max(piecePages*max(h.allStreams(), 1), min(h.live(), set/2/h.page))
 }
 
 // needs notes a request that the pool lacks pages for.
@@ -78,13 +79,15 @@ func (h *share) needs(pages uint64) {
 // errShare: the share is used up. The device may have more.
 var errShare = errors.New("the share of the device is used up")
 
-// SetShare bounds what the resource holds of the device, in bytes: the pool, and what is mapped for isolated blocks. Zero, which
-// it begins with, is no bound. Memory comes in pages (2 MiB on an H200), so the bound is whole pages of it, and at least a page for
-// each stream that allocates. A request that would need more is refused with an error that matches [core.ErrOutOfMemory], after
+// SetShare bounds what the resource holds of the device, in bytes: the pool, and what is mapped for
+// isolated blocks. Zero, which it begins with, is no bound. Memory comes in pages (2 MiB on an
+// H200), so the bound is whole pages of it, and at least a page for each stream that allocates. A
+// request that would need more is refused with an error that matches [core.ErrOutOfMemory], after
 // the pool has tried all that it holds. For a job that has or had a reservation the pool may hold
-// more than the bound: a page for each live block, up to half of the bound, and at least two pages for each stream. Where more is held already the reaper gives back what is free, and so do ReapPending and
-// Drain. It is safe for
-// concurrent use and does not block. fencepost.Open has it follow the budget.
+// more than the bound: a page for each live block, up to half of the bound, and at least two pages
+// for each stream. Where more is held already the reaper gives back what is free, and so do
+// ReapPending and Drain. It is safe for concurrent use and does not block. fencepost.Open has it
+// follow the budget.
 func (r *tracker) SetShare(bytes uint64) {
 	r.share.set.Store(bytes)
 	r.memory.shareSet()

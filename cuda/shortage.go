@@ -8,30 +8,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/internal/pages"
 )
 
-// pendingFrees is what was freed and is not released, in bytes, and what of that the memory was given.
+// pendingFrees is what was freed and is not released, in bytes, and what of that the memory was
+// given.
 func (r *tracker) pendingFrees() (all, given uint64) {
-	var st core.Stats
 	for _, s := range r.streams.table.streams() {
-		if !s.adopted {
-			s.books.addTo(&st)
-		}
 		given += s.frees.bytes.pending()
 	}
-	r.streams.table.adoptedBooks.addTo(&st)
-	return st.Pending.Bytes, given
-}
-
-// liveBlocks is how many streams there are, and how many live blocks they have.
-func (r *tracker) liveBlocks() (streams, blocks uint64) {
-	var st core.Stats
-	all := r.streams.table.streams()
-	for _, s := range all {
-		if !s.adopted {
-			s.books.addTo(&st)
-		}
-	}
-	r.streams.table.adoptedBooks.addTo(&st)
-	return uint64(len(all)), st.Live.Blocks
+	return r.inBooks().Pending.Bytes, given
 }
 
 // limited is how much a pool may hold by its own limit, if it has one, and by the share, and which of the two is less.

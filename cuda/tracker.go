@@ -75,7 +75,8 @@ func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, stre
 	}
 	r.windows = books.NewWindows(&streams.table.group, time.Now())
 	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses)
-	r.share.live = r.liveBlocks
+	r.share.allStreams = func() uint64 { return uint64(len(streams.table.streams())) }
+	r.share.live = func() uint64 { return r.inBooks().Live.Blocks }
 	r.share.isolated, r.mapper.Room = r.mapper.Mapped, r.mayIsolate
 	m.bind(r)
 	r.reaperStop, r.reaperDone, r.closing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)

@@ -186,9 +186,9 @@ func (s *eventSpans) admit(now time.Time) bool {
 	return true
 }
 
-// remember keeps a span of err, unless the sampler said no to it. An error that
-// cannot be compared would panic in errors.Is, and one with a long text is not kept: their spans are
-// found by the trace alone.
+// remember keeps a span of err, unless the sampler said no to it. An error that cannot be compared
+// would panic in errors.Is, and one with a long text is not kept: their spans are found by the
+// trace alone.
 func (s *eventSpans) remember(span core.SpanRef, err error) {
 	if span.IsZero() {
 		return

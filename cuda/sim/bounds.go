@@ -5,15 +5,14 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// An access that begins in one block and goes on over its bound is out of that
-// block's bounds, whatever lies behind: a live block, a freed one, the slack of
-// the allocator or nothing. So the oracle asks whose pointer an access was made
-// from, and not only where it landed. What tells is, in this order: the block that its launch
-// declares and that the range runs into or touches, if the launch declares nothing of where the
-// range begins; the block in which the range begins; the pointers among a launch's arguments; the beginning
-// of a freed block, which is a pointer of that block's own; the live block that
-// the range runs into or touches. Where none of these says anything, the access
-// is judged by what lived there last.
+// An access that begins in one block and goes on over its bound is out of that block's bounds,
+// whatever lies behind: a live block, a freed one, the slack of the allocator or nothing. So the
+// oracle asks whose pointer an access was made from, and not only where it landed. What tells is,
+// in this order: the block that its launch declares and that the range runs into or touches, if the
+// launch declares nothing of where the range begins; the block in which the range begins; the
+// pointers among a launch's arguments; the beginning of a freed block, which is a pointer of that
+// block's own; the live block that the range runs into or touches. Where none of these says
+// anything, the access is judged by what lived there last.
 
 // attribute sets in the parts of a range, all in h, the block whose bound was
 // crossed on the way there. h is locked.
@@ -39,9 +38,9 @@ func (h *heap) attribute(parts []use, r Range, args []driver.Arg, launches []*de
 }
 
 // derived is the block from whose pointer a range was reached by the word of its launch. The launch
-// declares that block and nothing of where the range begins. The range runs into the block, ends where
-// it begins, or begins where it ends. derived is nil if that is not known, if the range begins in a
-// block by that block's own pointer, and in one that no launch need declare.
+// declares that block and nothing of where the range begins. The range runs into the block, ends
+// where it begins, or begins where it ends. derived is nil if that is not known, if the range
+// begins in a block by that block's own pointer, and in one that no launch need declare.
 func (h *heap) derived(parts []use, r Range, args []driver.Arg, launches []*declaration, number uint64) *block {
 	if len(launches) == 0 {
 		return nil

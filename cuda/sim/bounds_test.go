@@ -179,7 +179,8 @@ func acrossARow(t *testing.T, d *Device, gone bool, from, to int64) {
 	}
 }
 
-// The first block of an address space has nothing before it, and another space's addresses below that.
+// The first block of an address space has nothing before it, and another space's addresses below
+// that.
 func TestAnAccessThatBeginsBelowAllAddressesIsAboutTheFirstBlock(t *testing.T) {
 	for memory, first := range map[string]func(r row) uint64{
 		"pool": func(r row) uint64 { return r.alloc(rowBytes, r.s) },

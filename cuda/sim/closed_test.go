@@ -138,7 +138,8 @@ func furnished(t *testing.T, s Schedule, random *rand.Rand) (*Device, *values) {
 	return d, v
 }
 
-// Any method may come while the device is closed, and after it: memory that is gone ends the process.
+// Any method may come while the device is closed, and after it: memory that is gone ends the
+// process.
 func TestEveryMethodMayComeWhileTheDeviceIsClosedAndAfter(t *testing.T) {
 	rounds := 40
 	if testing.Short() {

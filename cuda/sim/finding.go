@@ -60,8 +60,8 @@ type Party struct {
 	Guard bool
 	// Work is where the operation comes from, nil of the guard's, of an allocation and of a free.
 	Work *Work
-	// Declared says that its launch declares what it did to the block. If a launch does not, How says in
-	// words what is wrong with its declaration.
+	// Declared says that its launch declares what it did to the block. If a launch does not, How
+	// says in words what is wrong with its declaration.
 	Declared bool
 	How      string
 	// Access is what it did; zero for an allocation or a free.

@@ -166,8 +166,8 @@ func (l *loss) detail() string {
 // fail takes the context with a sticky error; the first one stays.
 func (d *Device) fail(code int, why string) { d.lost.CompareAndSwap(nil, &loss{code, why}) }
 
-// kernelFailed takes the context for a kernel that did not return: did is how it ended, and with the
-// value of a panic.
+// kernelFailed takes the context for a kernel that did not return: did is how it ended, and with
+// the value of a panic.
 func (d *Device) kernelFailed(o *op, did, with string) {
 	stack := make([]byte, 4<<10)
 	stack = stack[:runtime.Stack(stack, false)]

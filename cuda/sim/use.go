@@ -61,7 +61,8 @@ func (d *Device) isMapped(ptr, n uint64) bool { return d.heapOf(ptr).arena.isMap
 // is backed.
 func (d *Device) reach(ptr, n uint64) (b []byte, ok bool) { return d.heapOf(ptr).arena.reach(ptr, n) }
 
-// resolve appends the blocks that a range of o means now, which is enqueued on s. It takes a heap's lock.
+// resolve appends the blocks that a range of o means now, which is enqueued on s. It takes a heap's
+// lock.
 func (d *Device) resolve(s *stream, o *op, uses []use, r Range) []use {
 	known, number, launches := len(uses), d.pushed+1, s.launches
 	if o.isGuards() {

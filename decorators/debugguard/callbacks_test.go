@@ -140,7 +140,8 @@ type untrackedBack struct{ *backCaller }
 
 func (untrackedBack) Features() core.Features { return 0 }
 
-// Whatever code the guard calls, and in whatever mode: it may call the guard back, which waits for no lock that its caller holds.
+// Whatever code the guard calls, and in whatever mode: it may call the guard back, which waits for
+// no lock that its caller holds.
 func TestTheCodeThatTheGuardCallsMayCallItBack(t *testing.T) {
 	places := []string{"layer", "Fill", "Verify", "Checksum", "Delay", "Synchronize", "Findings", "Events", "Span", "OnStack"}
 	acts := []string{"switches it off", "switches it off and on", "looks", "allocates", "ends seals", "drains", "closes"}
@@ -212,7 +213,8 @@ func callsBack(t *testing.T, mode string, tracked bool, place, act string) bool 
 	return c.calls.Load() > 0
 }
 
-// program does all that a guard can be asked, some of it wrongly, and leaves nothing. What the guard refuses, it refuses.
+// program does all that a guard can be asked, some of it wrongly, and leaves nothing. What the
+// guard refuses, it refuses.
 func (c *backCaller) program(b *bench) {
 	g := c.guard
 	launch := func(name string, work func(), uses ...core.Use) {

@@ -211,9 +211,10 @@ func (a *summing) isLate(i int) bool { return i < len(a.late) && a.late[i] }
 // to sum up.
 var errAllEnded = core.NotEnqueued(errors.New("every seal has ended"))
 
-// enqueueSums queues the checksums; the verdict comes later. A seal that has ended since it was chosen is left out: its owner
-// may be writing. So is one that ends before they are queued, once they are. No lock is held while the device queues them: the
-// driver may wait there for the program's code, and that may end seals.
+// enqueueSums queues the checksums; the verdict comes later. A seal that has ended since it was
+// chosen is left out: its owner may be writing. So is one that ends before they are queued, once
+// they are. No lock is held while the device queues them: the driver may wait there for the
+// program's code, and that may end seals.
 func (r *Resource) enqueueSums(ctx context.Context, a *summing) error {
 	if !r.tracked {
 		r.seals.queueing.Add(1)

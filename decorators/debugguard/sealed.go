@@ -21,8 +21,8 @@ type seals struct {
 	next  int // whose turn it is when bisecting
 	// clears is how often all seals were ended.
 	clears int
-	// queueing is how many batches of checksums are being queued over an upstream that does not fence them, queued counts those
-	// that were.
+	// queueing is how many batches of checksums are being queued over an upstream that does not
+	// fence them, queued counts those that were.
 	queueing atomic.Int64
 	queued   progress
 }
@@ -106,9 +106,9 @@ func (ss *seals) whileNoneEnds(some []*seal, add func(ended []bool)) {
 	add(ended)
 }
 
-// awaitQueued waits for the checksums that are being queued of seals that had not ended. Where uses are fenced, those announce
-// that they read the block. Elsewhere its owner may free the block at once. Their device may make the call that waits: then it
-// goes on.
+// awaitQueued waits for the checksums that are being queued of seals that had not ended. Where uses
+// are fenced, those announce that they read the block. Elsewhere its owner may free the block at
+// once. Their device may make the call that waits: then it goes on.
 func (ss *seals) awaitQueued(ctx context.Context) {
 	ss.queued.await(ctx, func() bool { return ss.queueing.Load() == 0 })
 }

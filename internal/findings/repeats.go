@@ -139,14 +139,15 @@ func (r *repeats) blame(b bug, who culprit) {
 
 func culpritOf(p sim.Party) culprit { return culprit{p.Stream, p.Number} }
 
-// isConsequence reports whether an access that nothing orders with the allocation or the free of its
-// block is one that its launch does not declare. The oracle tells of that, which is the cause.
+// isConsequence reports whether an access that nothing orders with the allocation or the free of
+// its block is one that its launch does not declare. The oracle tells of that, which is the cause.
 func isConsequence(f sim.Finding) bool {
 	return (f.Kind == sim.UseBeforeAlloc || f.Kind == sim.FreeRace) && f.First.How != ""
 }
 
-// others are what one access may be called: an access that waits for nothing is late, out of order, and not
-// declared. A race between two launches is told of an access that was not declared, too: it names the other one.
+// others are what one access may be called: an access that waits for nothing is late, out of order,
+// and not declared. A race between two launches is told of an access that was not declared, too: it
+// names the other one.
 func (b bug) others(f sim.Finding) []bug {
 	switch {
 	case b.sort != lateSort && b.sort != orderSort && b.sort != names.FindingUndeclaredAccess:

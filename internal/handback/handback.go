@@ -1,5 +1,6 @@
-// Package handback gives back what a layer of the program's got from beneath it and did not hand over: because it panicked, or
-// called runtime.Goexit, behind its upstream's call. No layer above knows of such a block, intent or claim.
+// Package handback gives back what a layer of the program's got from beneath it and did not hand
+// over: because it panicked, or called runtime.Goexit, behind its upstream's call. No layer above
+// knows of such a block, intent or claim.
 package handback
 
 import (
@@ -11,8 +12,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
 
-// Around is the layer between two borders, which are no layers: their names are their upstreams'. The layer finds the lower one by
-// the context that it is called with, or one that wraps it; of what it gets in another context nothing is given back.
+// Around is the layer between two borders, which are no layers: their names are their upstreams'.
+// The layer finds the lower one by the context that it is called with, or one that wraps it; of
+// what it gets in another context nothing is given back.
 func Around(layer core.Layer) core.Layer {
 	if layer == nil {
 		return nil
@@ -176,7 +178,8 @@ func (c *call) context(ctx context.Context) context.Context {
 	return c
 }
 
-// got changes what the layer has. A goroutine of the layer's that outlives the call keeps what it gets.
+// got changes what the layer has. A goroutine of the layer's that outlives the call keeps what it
+// gets.
 func (c *call) got(change func(*goods)) {
 	if c == nil {
 		return

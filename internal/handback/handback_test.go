@@ -98,8 +98,8 @@ func runs(f func()) {
 	<-done
 }
 
-// Whichever of the layers does not return from whichever call: what its caller did not get is given back, what its caller has stays,
-// and the intent that it was to end is ended.
+// Whichever of the layers does not return from whichever call: what its caller did not get is given
+// back, what its caller has stays, and the intent that it was to end is ended.
 func TestWhatALayerDoesNotHandOverIsGivenBack(t *testing.T) {
 	calls := []string{"Allocate", "Deallocate", "PrepareUse", "FinishUse", "AbortUse", "Reserve", "ReleaseClaim"}
 	for act, f := range map[string]func(){"panics": func() { panic("the layer's bug") }, "exits": runtime.Goexit} {

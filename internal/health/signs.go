@@ -63,8 +63,8 @@ func NewRules(hold time.Duration) *Rules {
 	return &Rules{hold: hold, reasons: map[string]*observed{}}
 }
 
-// Look takes a reading and returns the reasons that hold, gravest first. Notes are then those of the
-// same reading.
+// Look takes a reading and returns the reasons that hold, gravest first. Notes are then those of
+// the same reading.
 func (r *Rules) Look(now Reading, at time.Time) []core.HealthSign {
 	r.lookAtCounts(now, at)
 	r.lookAtLevels(now, at)

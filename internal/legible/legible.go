@@ -1,4 +1,5 @@
-// Package legible bounds what errors repeat of settings, names and other texts of any length and bytes, where those enter an error.
+// Package legible bounds what errors repeat of settings, names and other texts of any length and
+// bytes, where those enter an error.
 package legible
 
 import (
@@ -18,8 +19,8 @@ const (
 	MaxKept = 2 << 10
 )
 
-// Value quotes a setting or a name: all of it, or as much as [MaxValue] bytes hold, and its length. What is no UTF-8, or cannot be
-// printed, is escaped.
+// Value quotes a setting or a name: all of it, or as much as [MaxValue] bytes hold, and its length.
+// What is no UTF-8, or cannot be printed, is escaped.
 func Value[S ~string](value S) string {
 	kept := string(value[:before(string(value), MaxValue)])
 	quoted := strconv.Quote(kept)
@@ -41,8 +42,8 @@ func Name[S ~string](value S) string {
 	return string(value)
 }
 
-// Text is a text of which [MaxText] bytes are kept, the first and the last, as UTF-8 that can be printed. It returns a text that is
-// such as it is, and allocates nothing then.
+// Text is a text of which [MaxText] bytes are kept, the first and the last, as UTF-8 that can be
+// printed. It returns a text that is such as it is, and allocates nothing then.
 func Text(text string) string { return within(text, MaxText) }
 
 // within is a text of which so many bytes are kept. A quarter of those is the text's end: there is

@@ -80,7 +80,8 @@ func TestAnyTextIsBoundedAndLegible(t *testing.T) {
 	}
 }
 
-// An error that is kept has a bounded text, and is still what it was of the errors with short texts.
+// An error that is kept has a bounded text, and is still what it was of the errors with short
+// texts.
 func TestAKeptErrorIsBoundedAndStillWhatItWas(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	path := &fs.PathError{Op: "open", Path: "file", Err: fs.ErrExist}

@@ -39,7 +39,8 @@ type Standing struct {
 	First  string
 }
 
-// Join takes the last place, for so many bytes. The name is for those behind, and it waits since a time. It must be left.
+// Join takes the last place, for so many bytes. The name is for those behind, and it waits since a
+// time. It must be left.
 func (l *Line) Join(bytes uint64, name string, since time.Time) *Place {
 	p := &Place{line: l, name: name, joined: since, turn: make(chan struct{}, 1)}
 	l.mu.Lock()

@@ -19,7 +19,8 @@ func Budget(e *core.OutOfBudgetError) *core.OutOfBudgetError {
 }
 
 // Untrue returns an error if the figures of a refusal do not explain it: they do not add up, there
-// was room and nothing stood before the request, or the holders hold more than there is. Else it is nil.
+// was room and nothing stood before the request, or the holders hold more than there is. Else it is
+// nil.
 func Untrue(e *core.OutOfBudgetError) error {
 	limit := e.Limit
 	if limit == 0 {

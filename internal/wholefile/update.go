@@ -14,7 +14,8 @@ import (
 // shorten it.
 var patience = 10 * time.Second
 
-// Ready makes the folder of path if that is missing, and tries to write a file there, which it removes. It blocks in the file system.
+// Ready makes the folder of path if that is missing, and tries to write a file there, which it
+// removes. It blocks in the file system.
 func Ready(path string) error {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // others may read it, as its files

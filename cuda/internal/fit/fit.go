@@ -15,9 +15,11 @@
 //
 // # Small blocks
 //
-// A block of at most a 32nd of a page is small. Small blocks lie on pages of their own, so that a few of them do not keep
-// many pages from larger blocks. In an arena of four pages or fewer they lie anywhere. Other blocks may lie there, too, if there is no other room: they keep no further page.
-// A page for small blocks of which all is free becomes a page like the others when one is looked for.
+// A block of at most a 32nd of a page is small. Small blocks lie on pages of their own, so that a
+// few of them do not keep many pages from larger blocks. In an arena of four pages or fewer they
+// lie anywhere. Other blocks may lie there, too, if there is no other room: they keep no further
+// page. A page for small blocks of which all is free becomes a page like the others when one is
+// looked for.
 //
 // Free ranges are in lists by class: 32 classes between a size and its double, so sizes
 // of one class differ by a 32nd at most; below 8 KiB there is one for each size. Two levels of
@@ -62,8 +64,8 @@ const (
 	kinds
 )
 
-// smallShare is how many small blocks a page has room for at least. An arena of fewer than fewPages has none of their
-// own for them: on each of many streams a page more is dear.
+// smallShare is how many small blocks a page has room for at least. An arena of fewer than fewPages
+// has none of their own for them: on each of many streams a page more is dear.
 const (
 	smallShare = 32
 	fewPages   = 5
@@ -87,8 +89,9 @@ func (f *Fit) Add(ptr, bytes, mark uint64) {
 	f.release(r)
 }
 
-// Take takes a block of so many bytes, rounded up to [core.DefaultAlign], from a free
-// range that is among the smallest of a kind with so many. It answers false, and changes nothing, only if Has does.
+// Take takes a block of so many bytes, rounded up to [core.DefaultAlign], from a free range that is
+// among the smallest of a kind with so many. It answers false, and changes nothing, only if Has
+// does.
 func (f *Fit) Take(bytes uint64) (ptr uint64, ok bool) {
 	if bytes > f.free {
 		return 0, false
@@ -107,8 +110,9 @@ func (f *Fit) Take(bytes uint64) (ptr uint64, ok bool) {
 	return r.ptr, true
 }
 
-// Has reports whether Take would take a block of so many bytes: whether a range has so many or, for a small block, a page is
-// free, or a range as long as a page. The ranges beside other blocks count for small blocks after Squeeze.
+// Has reports whether Take would take a block of so many bytes. A range has so many, or, for a
+// small block, a page is free, or a range as long as a page: that page is one for small blocks
+// then. After Squeeze the ranges beside other blocks count for small blocks.
 func (f *Fit) Has(bytes uint64) bool {
 	if bytes > f.free {
 		return false
@@ -116,12 +120,8 @@ func (f *Fit) Has(bytes uint64) bool {
 	return f.find(roundUp(max(bytes, 1), unit)) != nil
 }
 
-// Squeeze lets small blocks lie beside others, until pages are added, and reports whether one of so many bytes
-// can do so.
-func (f *Fit) Squeeze(bytes uint64) bool {
-	f.squeezed = f.HasPiece(bytes)
-	return f.squeezed
-}
+// Squeeze lets small blocks lie beside others, until pages are added.
+func (f *Fit) Squeeze() { f.squeezed = true }
 
 // HasPiece reports whether there is a range of so many bytes beside blocks that are not small.
 func (f *Fit) HasPiece(bytes uint64) bool { return f.ranges[mixed].largest() >= bytes }
@@ -156,14 +156,16 @@ func (f *Fit) findSmall(bytes uint64) *record {
 	return f.ranges[mixed].find(f.page)
 }
 
-// turn makes pages of a free range pages for another kind of blocks, and returns the range that has them then.
+// turn makes pages of a free range pages for another kind of blocks, and returns the range that has
+// them then.
 func (f *Fit) turn(r *record, ptr, n uint64, to kind) *record {
 	r = f.part(r, ptr, n)
 	r.kind = to
 	return f.release(r)
 }
 
-// gather makes the free pages for small blocks pages like the others. It reports whether there were some.
+// gather makes the free pages for small blocks pages like the others. It reports whether there were
+// some.
 func (f *Fit) gather() (some bool) {
 	for {
 		var r *record
@@ -335,7 +337,8 @@ func (f *Fit) All(yield func(ptr, bytes uint64, used bool, mark uint64) bool) {
 	}
 }
 
-// release makes a record free, and one with its free neighbours of the same kind. It returns the free range.
+// release makes a record free, and one with its free neighbours of the same kind. It returns the
+// free range.
 func (f *Fit) release(r *record) *record {
 	if hi := r.above; hi.free && hi.kind == r.kind {
 		f.list(hi).remove(hi)

@@ -15,7 +15,8 @@ type hold struct {
 	behind Behind
 }
 
-// Held is a held range. Below and Above are how many bytes beside it are free that merge with it when it is held no more.
+// Held is a held range. Below and Above are how many bytes beside it are free that merge with it
+// when it is held no more.
 type Held struct {
 	Ptr, Bytes   uint64
 	Below, Above uint64
@@ -107,8 +108,9 @@ func (f *Fit) Rows(yield func(ptr, n, mark uint64, held bool) bool) {
 	}
 }
 
-// SmallRows calls yield for the wholly free or held pages for small blocks of each row of ranges that has a held one,
-// until that returns false. They are like other pages when they are held no more.
+// SmallRows calls yield for the wholly free or held pages for small blocks of each row of ranges
+// that has a held one, until that returns false. They are like other pages when they are held no
+// more.
 func (f *Fit) SmallRows(yield func(ptr, n uint64) bool) {
 	for _, h := range f.holds {
 		if row, first := f.row(h.record); first && h.kind == forSmall {
@@ -119,7 +121,8 @@ func (f *Fit) SmallRows(yield func(ptr, n uint64) bool) {
 	}
 }
 
-// row is a held range with the free and held ones of its kind beside it, and whether it is the first held one of them.
+// row is a held range with the free and held ones of its kind beside it, and whether it is the
+// first held one of them.
 func (f *Fit) row(of *record) (row record, first bool) {
 	row = *of
 	if lo := row.below; lo.free && lo.kind == row.kind {

@@ -143,7 +143,8 @@ func (m *heldModel) mayRefuse(bytes uint64) {
 		if free > 0 {
 			m.Fatalf("%d bytes are refused, and a page is free", bytes)
 		}
-		if has := inPage >= bytes; has && !m.fit.Squeeze(bytes) || has && !m.fit.Has(bytes) {
+		m.fit.Squeeze()
+		if inPage >= bytes && !m.fit.Has(bytes) {
 			m.Fatalf("%d bytes are refused, and as much is free in a page", bytes)
 		}
 	case max(inPage, free) >= bytes, !m.fit.IsSmall(unit) && inAll >= bytes:

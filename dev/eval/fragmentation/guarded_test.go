@@ -63,8 +63,8 @@ func (p *program) guarded(seed uint64, rate float64) *debugguard.Resource {
 	return guard
 }
 
-// guardedBounds are those with the guard at its default, in the mean of the seeds. The goal is 1.06 on one stream and 1.15 on
-// several.
+// guardedBounds are those with the guard at its default, in the mean of the seeds. The goal is 1.06
+// on one stream and 1.15 on several.
 var guardedBounds = map[string]float64{"gpt2": 1.04, "resnet": 1.06, "serving": 1.08, "tables": 1.1}
 
 func TestThePoolReservesLittleMoreWithTheDefaultGuard(t *testing.T) {

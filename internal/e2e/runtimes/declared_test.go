@@ -341,8 +341,8 @@ func TestNoCorrectProgramHasAnUndeclaredAccess(t *testing.T) {
 	}
 }
 
-// The kernels do not touch what the number says: no device would tell. Where an oracle tells of each
-// touch nothing is suspected.
+// The kernels do not touch what the number says: no device would tell. Where an oracle tells of
+// each touch nothing is suspected.
 func TestANumberThatIsAnAddressIsSuspectedFromTheLedgerOn(t *testing.T) {
 	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
 		for _, guard := range tiers() {

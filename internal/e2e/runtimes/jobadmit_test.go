@@ -390,8 +390,8 @@ func TestWhatJobsNeedIsKeptInAFile(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with the path of a file of learned peaks, Open says it; a folder that is missing is made. So Close can write
-// what was learned.
+// Whatever is wrong with the path of a file of learned peaks, Open says it; a folder that is
+// missing is made. So Close can write what was learned.
 func TestAFileOfLearnedPeaksIsWrittenOrRefusedByOpen(t *testing.T) {
 	folder := t.TempDir()
 	plain := filepath.Join(folder, "plain")

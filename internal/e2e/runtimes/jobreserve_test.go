@@ -159,8 +159,8 @@ func TestARefusalSaysWhatStoodBeforeTheJob(t *testing.T) {
 	}
 }
 
-// Each wait that a context ends says how the budget stood: of bytes or of a guess, and of whatever the
-// memory is held as.
+// Each wait that a context ends says how the budget stood: of bytes or of a guess, and of whatever
+// the memory is held as.
 func TestAWaitThatItsContextEndsSaysWhoHoldsTheMemory(t *testing.T) {
 	const limit = 64 << 10
 	for name, hold := range map[string]func(*fencepost.Runtime) (core.Holder, func() error){

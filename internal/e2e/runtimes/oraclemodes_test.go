@@ -99,8 +99,8 @@ func (p *judged) free() {
 	e2e.Free(p.T, p.rt, p.block)
 }
 
-// judgedBugs are what the oracle sees: each with the kind of its finding, in one mode or another, the
-// access, where the access begins in the block, the launch that does it, and whether it may be
+// judgedBugs are what the oracle sees: each with the kind of its finding, in one mode or another,
+// the access, where the access begins in the block, the launch that does it, and whether it may be
 // another's fault.
 var judgedBugs = map[string]struct {
 	kinds    []core.FindingKind
@@ -274,7 +274,8 @@ func onlyIf(bug bool, n uint32) uint32 {
 }
 
 // The oracle sees each bug in every mode of the guard, over both backends, and tells once what was
-// done, to which part of whose block, and by which launch at which line; and of right programs nothing.
+// done, to which part of whose block, and by which launch at which line; and of right programs
+// nothing.
 func TestTheOracleSeesEachBugInEveryMode(t *testing.T) {
 	modes := []fencepost.GuardMode{"off", "ledger", "sample", "sample:1", "hunt", "hunt:bisect", "hunt:delay", "hunt:unmap", "hunt:bisect+unmap"}
 	if testing.Short() {

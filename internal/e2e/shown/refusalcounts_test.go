@@ -20,8 +20,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
-// toldRefusals is how many refusals there were by kind: those by a budget or a reservation, and those
-// for want of memory of the pool or the device.
+// toldRefusals is how many refusals there were by kind: those by a budget or a reservation, and
+// those for want of memory of the pool or the device.
 type toldRefusals struct{ budget, memory uint64 }
 
 // Each kind of refusal raises every reading of refusals by one, whatever the guard does.

@@ -16,8 +16,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 )
 
-// Jobs that wait for memory and names that are being learned are in the live view and among the notes
-// of health, by Go and by both probes. Neither makes the runtime unwell.
+// Jobs that wait for memory and names that are being learned are in the live view and among the
+// notes of health, by Go and by both probes. Neither makes the runtime unwell.
 func TestWaitingAndLearningAreShown(t *testing.T) {
 	heard := make(chan core.Health, 100)
 	rt := e2e.Open(t, fencepost.Config{Budget: 64 << 20, Guard: "off", OnHealth: func(h core.Health) { heard <- h }})

@@ -116,12 +116,12 @@ var seenBy = map[core.FindingKind]map[string]string{
 	names.FindingUseAfterFreeWrite: {"sample:65536": "debugguard or sim-oracle", "off": "sim-oracle",
 		"hunt:unmap": "the driver"},
 	names.FindingUseAfterFreeRead: {"sample:65536": "sim-oracle", "off": "sim-oracle"},
-	names.FindingOutOfBoundsRead:  {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"}, // by what lies there
-	names.FindingOutOfBoundsWrite: {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"}, // by what lies there
-	names.FindingUnderflow:        {"sample:65536": "sim-oracle", "off": "sim-oracle or nobody"},
-	names.FindingDoubleFree:       {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
-	names.FindingForeignFree:      {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
-	names.FindingStaleHandle:      {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
+	names.FindingOutOfBoundsRead:  {"sample:65536": "sim-oracle", "off": "sim-oracle or none"}, // by what lies there
+	names.FindingOutOfBoundsWrite: {"sample:65536": "sim-oracle", "off": "sim-oracle or none"}, // by what lies there
+	names.FindingUnderflow:        {"sample:65536": "sim-oracle", "off": "sim-oracle or none"},
+	names.FindingDoubleFree:       {"sample:65536": "debugguard", "ledger": "debugguard", "off": "none"},
+	names.FindingForeignFree:      {"sample:65536": "debugguard", "ledger": "debugguard", "off": "none"},
+	names.FindingStaleHandle:      {"sample:65536": "debugguard", "ledger": "debugguard", "off": "none"},
 	names.FindingMissingFence:     {"sample:65536": "sim-oracle", "off": "sim-oracle"},
 	names.FindingUseBeforeAlloc:   {"sample:65536": "sim-oracle", "off": "sim-oracle"},
 	names.FindingLeak:             {"sample:65536": "runtime", "off": "runtime"},
@@ -136,14 +136,14 @@ func TestEachPlantedBugIsSeenByWhoCanSeeIt(t *testing.T) {
 		for guard, source := range seenBy[core.FindingKind(kind)] {
 			t.Run(kind+"/"+guard, func(t *testing.T) {
 				seen := func(r *Report) bool {
-					return strings.HasSuffix(source, "nobody") || r.Planted != nil && r.Planted.Found
+					return strings.HasSuffix(source, "none") || r.Planted != nil && r.Planted.Found
 				}
 				r := runUntil(t, seen, kind, guard, nil)
 				p := r.Planted
 				if p == nil || p.Why == "" {
 					t.Fatalf("the judgement is %+v", p)
 				}
-				who := "nobody"
+				who := "none"
 				if p.Found {
 					who = strings.TrimPrefix(p.Why, "seen by ")
 				}
