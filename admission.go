@@ -225,7 +225,8 @@ func (r *Runtime) predict(s *jobState, o *jobOptions) error {
 // made: the budget has counted its refusal.
 func (r *Runtime) refuseJob(ctx context.Context, tag core.Tag, bytes uint64, err error) error {
 	return r.observer.AnswerReserve(ctx, bytes, tag, func(ctx context.Context) error {
-		r.refusals.Emit(ctx, oplog.Event{Op: oplog.OpRefusal, Layer: "job", Time: time.Now(), Ordinal: r.Ordinal(), Tag: tag.OrUntagged(),
+		r.refusals.Emit(ctx, oplog.Event{Op: oplog.OpRefusal, Layer: "job", Time: time.Now(), Ordinal: r.Ordinal(),
+			Tag:       tag.OrUntagged(),
 			Requested: bytes, Bytes: bytes, Span: core.SpanOf(ctx), Err: err})
 		return err
 	})

@@ -49,7 +49,8 @@ type HealthReport struct {
 // device call.
 func (r *Runtime) HealthReport() HealthReport {
 	h := r.Health()
-	return HealthReport{State: h.State, Reason: h.Reason, Reasons: h.Signs, Notes: h.Notes, Device: r.device.String(), UUID: r.device.UUID, Stack: r.String(),
+	return HealthReport{State: h.State, Reason: h.Reason, Reasons: h.Signs, Notes: h.Notes, Device: r.device.String(),
+		UUID: r.device.UUID, Stack: r.String(),
 		Findings: r.findings.Counts()}
 }
 

@@ -393,8 +393,9 @@ func (r *Runtime) endWait(ctx context.Context, place *line.Place, o *jobOptions,
 	switch err := ctx.Err(); {
 	case err != nil:
 		stood := r.budget.Explain(bytes, tag)
-		return core.Claim{}, &core.WaitError{Requested: bytes, Tag: tag, Wait: wait, Limit: stood.Limit, Remaining: stood.Remaining,
-			Holders: stood.Holders, MoreHolders: stood.MoreHolders, MoreBytes: stood.MoreBytes, Err: err}
+		return core.Claim{}, &core.WaitError{Requested: bytes, Tag: tag, Wait: wait, Limit: stood.Limit,
+			Remaining: stood.Remaining,
+			Holders:   stood.Holders, MoreHolders: stood.MoreHolders, MoreBytes: stood.MoreBytes, Err: err}
 	case mayTry, at.Ahead == 0:
 		wait.Ahead, wait.AheadBytes, wait.First = 0, 0, ""
 		over, cancel := context.WithCancel(refuse.AfterWait(ctx, wait))

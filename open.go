@@ -111,7 +111,8 @@ func (r *Runtime) findingStack() (findings.Stack, bool) {
 		return findings.Stack{}, false
 	}
 	return findings.Stack{Base: core.Base(r.core.Resource()), Released: r.backend.Released, Guard: r.guard,
-		Streams: r.streams, Judged: r.judged, Unmaps: r.guard.Setting().Unmap || r.pool == nil, Enqueued: r.faults.enqueued}, true
+		Streams: r.streams, Judged: r.judged, Unmaps: r.guard.Setting().Unmap ||
+			r.pool == nil, Enqueued: r.faults.enqueued}, true
 }
 
 // flushes are what the program brought that keeps records back, and the dump of the

@@ -93,12 +93,14 @@ func TestAnErrorAboutASettingCanBeRead(t *testing.T) {
 			case of.Kind() == reflect.Struct && depth < 3:
 				for i := range of.NumField() {
 					if f := of.Field(i); f.IsExported() {
-						walk(strings.TrimPrefix(name+"."+f.Name, "."), func(c *fencepost.Config) reflect.Value { return at(c).Field(i) }, f.Type, depth+1)
+						walk(strings.TrimPrefix(name+"."+f.Name, "."),
+							func(c *fencepost.Config) reflect.Value { return at(c).Field(i) }, f.Type, depth+1)
 					}
 				}
 			}
 		}
-		walk("", func(c *fencepost.Config) reflect.Value { return reflect.ValueOf(c).Elem() }, reflect.TypeFor[fencepost.Config](), 0)
+		walk("", func(c *fencepost.Config) reflect.Value { return reflect.ValueOf(c).Elem() },
+			reflect.TypeFor[fencepost.Config](), 0)
 	}
 	if refused < 10 {
 		t.Errorf("only %d settings were refused", refused)
@@ -108,7 +110,8 @@ func TestAnErrorAboutASettingCanBeRead(t *testing.T) {
 // Names that no program writes down: of jobs, shapes, tags and launches, in whatever is refused.
 func TestAnErrorAboutANameCanBeRead(t *testing.T) {
 	name := odd(t, "")
-	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Budget: 1 << 20, Guard: fencepost.GuardHunt})
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Budget: 1 << 20,
+		Guard: fencepost.GuardHunt})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -249,7 +249,8 @@ func (a *Admission) Observe(bytes uint64) error {
 	defer g.mu.Unlock()
 	switch {
 	case a.left:
-		return &core.InvalidRequestError{Op: "Admission.Observe", Field: "bytes", Reason: fmt.Sprintf("the job %s has left: observe what it uses before", legible.Value(a.job))}
+		return &core.InvalidRequestError{Op: "Admission.Observe", Field: "bytes",
+			Reason: fmt.Sprintf("the job %s has left: observe what it uses before", legible.Value(a.job))}
 	case bytes > mostBytes:
 		return &core.InvalidRequestError{Op: "Admission.Observe", Field: "bytes", Reason: fmt.Sprintf("%d: no device has so many; a difference below zero, perhaps", bytes)}
 	}
@@ -396,7 +397,8 @@ type NeverFitsError struct {
 // Error says what is missing, and what to do.
 func (e *NeverFitsError) Error() string {
 	if e.Runs == 0 {
-		return fmt.Sprintf("the job %s%v needs memory, and the limit is %s: raise it", legible.Value(e.Job), e.Shape, size.Of(e.Limit))
+		return fmt.Sprintf("the job %s%v needs memory, and the limit is %s: raise it", legible.Value(e.Job), e.Shape,
+			size.Of(e.Limit))
 	}
 	return fmt.Sprintf("the job %s%v needs at least %s, as its last %d runs say, which is %s more than the limit of %s: give it a smaller shape, raise the limit, or have the model forget the job if it needs less now",
 		legible.Value(e.Job), e.Shape, size.Of(e.Needs), e.Runs, size.Of(e.Needs-e.Limit), size.Of(e.Limit))

@@ -149,7 +149,8 @@ func (e *OutOfBudgetError) Error() string {
 		return e.claimExceeded()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "out of budget: requested %s for %s, remaining %s of %s%s", size.Of(e.Requested), legible.Value(e.Tag.OrUntagged()),
+	fmt.Fprintf(&b, "out of budget: requested %s for %s, remaining %s of %s%s", size.Of(e.Requested),
+		legible.Value(e.Tag.OrUntagged()),
 		size.Of(e.Remaining), size.Of(e.Limit), e.lacks())
 	if w := e.Wait.String(); w != "" {
 		b.WriteString("; " + w)
@@ -244,7 +245,8 @@ func (e *WaitError) Error() string {
 		wait += fmt.Sprintf("; remaining %s of %s", size.Of(e.Remaining), size.Of(e.Limit))
 	}
 	wait += holdersText(e.Holders, e.MoreHolders, e.MoreBytes)
-	return fmt.Sprintf("a request of %s for %s: %s: %v", size.Of(e.Requested), legible.Value(e.Tag.OrUntagged()), wait, e.Err)
+	return fmt.Sprintf("a request of %s for %s: %s: %v", size.Of(e.Requested), legible.Value(e.Tag.OrUntagged()), wait,
+		e.Err)
 }
 
 // Unwrap is why the wait ended.
@@ -367,7 +369,8 @@ type OutOfBoundsError struct {
 
 // Error names the victim and the first bad byte.
 func (e *OutOfBoundsError) Error() string {
-	return fmt.Sprintf("out of bounds: %s: generation %s (tag %s) was overwritten at offset %d", e.Op, e.Generation, legible.Value(e.Tag.OrUntagged()), e.Offset)
+	return fmt.Sprintf("out of bounds: %s: generation %s (tag %s) was overwritten at offset %d", e.Op, e.Generation,
+		legible.Value(e.Tag.OrUntagged()), e.Offset)
 }
 
 // Is matches [ErrOutOfBounds].

@@ -82,9 +82,10 @@ func TestErrorTexts(t *testing.T) {
 		{&core.WaitError{Requested: 5 << 20, Tag: "sort",
 			Wait: core.Wait{For: 1500 * time.Microsecond, Pending: 2 << 20, Learning: true}, Err: context.Canceled},
 			`a request of 5.0 MiB for "sort": waited 1.5ms; the device had not come to 2.0 MiB that are freed; what jobs of this name need is being learned: context canceled`},
-		{&core.WaitError{Requested: 5 << 20, Tag: "sort", Limit: 8 << 20, Remaining: 1 << 20, MoreHolders: 2, MoreBytes: 1 << 20,
-			Holders: []core.Holder{{Tag: "join", State: core.Claimed, Bytes: 6 << 20, Blocks: 1}},
-			Wait:    core.Wait{For: 51 * time.Millisecond}, Err: context.DeadlineExceeded},
+		{&core.WaitError{Requested: 5 << 20, Tag: "sort", Limit: 8 << 20, Remaining: 1 << 20, MoreHolders: 2,
+			MoreBytes: 1 << 20,
+			Holders:   []core.Holder{{Tag: "join", State: core.Claimed, Bytes: 6 << 20, Blocks: 1}},
+			Wait:      core.Wait{For: 51 * time.Millisecond}, Err: context.DeadlineExceeded},
 			`a request of 5.0 MiB for "sort": waited 51ms; remaining 1.0 MiB of 8.0 MiB; ` +
 				`largest holders: join claimed 6.0 MiB in 1 reservation, and 2 more hold 1.0 MiB: context deadline exceeded`},
 		{&core.WaitError{Requested: 5, Err: context.Canceled},

@@ -73,7 +73,8 @@ func (r *Runtime) lose(op string, err error) {
 	r.report(Finding{
 		Kind: names.FindingStickyError, Err: err,
 		Suspects: r.inFlight(err.Error()),
-		Text:     "the device's context is lost: " + legible.Kept(err).Error() + "; every call is refused from now on, restart the process to get the device back",
+		Text: "the device's context is lost: " + legible.Kept(err).Error() +
+			"; every call is refused from now on, restart the process to get the device back",
 	})
 }
 

@@ -65,7 +65,8 @@ type OutOfMemoryError struct {
 // Error explains the refusal on one line.
 func (e *OutOfMemoryError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "the pool is out of memory: requested %s for %s: ", size.Of(e.Requested), legible.Value(e.Tag.OrUntagged()))
+	fmt.Fprintf(&b, "the pool is out of memory: requested %s for %s: ", size.Of(e.Requested),
+		legible.Value(e.Tag.OrUntagged()))
 	free := e.May - min(e.May, e.Used)
 	switch e.Cause {
 	case ShortageBehind:

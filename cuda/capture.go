@@ -350,7 +350,8 @@ func (g *Graph) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease) error
 		return err
 	}
 	if on.pool.drv != g.drv {
-		return &core.StreamMisuseError{Op: "Graph.Launch", Stream: on.id, Reason: fmt.Sprintf("the graph %s was captured on another device: capture it there", legible.Value(g.name))}
+		return &core.StreamMisuseError{Op: "Graph.Launch", Stream: on.id,
+			Reason: fmt.Sprintf("the graph %s was captured on another device: capture it there", legible.Value(g.name))}
 	}
 	return r.LaunchNamed(ctx, g.name, on.ID(), g.uses, func(context.Context) error {
 		return g.enqueue(on.Handle())

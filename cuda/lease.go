@@ -106,7 +106,8 @@ func (l *Lease) Release() error {
 		return missingHandle("Release", "lease")
 	}
 	if !l.released.CompareAndSwap(false, true) {
-		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("the lease %s was released before", legible.Value(l.tag))}
+		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("the lease %s was released before",
+			legible.Value(l.tag))}
 	}
 	if err := l.mayRelease(); err != nil {
 		l.released.Store(false)

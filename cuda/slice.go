@@ -196,7 +196,8 @@ func (s *Slice[T]) Free(ctx context.Context) error {
 // names the block, where there is one.
 func (s *storage) freedError(op, advice string) error {
 	if !s.hasBlock() {
-		return fmt.Errorf("%s: the slice or view tagged %s was freed before; %s: %w", op, legible.Value(s.block.Tag.OrUntagged()), advice, core.ErrUseAfterFree)
+		return fmt.Errorf("%s: the slice or view tagged %s was freed before; %s: %w", op,
+			legible.Value(s.block.Tag.OrUntagged()), advice, core.ErrUseAfterFree)
 	}
 	return fmt.Errorf("%w: the slice or view was freed before; %s", &core.UseAfterFreeError{Op: op, Generation: s.block.ID.Generation, Block: s.block.ID,
 		State: s.manager.runtime.State(s.block.ID), Tag: s.block.Tag}, advice)

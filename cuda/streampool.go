@@ -475,7 +475,8 @@ func (p *StreamPool) leasedAtClose() error {
 	var errs []error
 	for _, l := range p.Leases() {
 		where := cmp.Or(l.Stack.Caller(), "an unknown place")
-		errs = append(errs, fmt.Errorf("stream %v (%s) is still leased, since %v by %s", l.ID, legible.Value(l.Tag), l.Since.Format(time.RFC3339), where))
+		errs = append(errs, fmt.Errorf("stream %v (%s) is still leased, since %v by %s", l.ID, legible.Value(l.Tag),
+			l.Since.Format(time.RFC3339), where))
 	}
 	if len(errs) == 0 {
 		return errors.New("closing the stream pool: the device has not done the streams' work in time")

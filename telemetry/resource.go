@@ -168,7 +168,8 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 // AnswerReserve counts a reservation that the caller answers itself, as Reserve counts one that the
 // upstream answers. answer runs on this goroutine, in a context that names the caller's span. It is
 // safe for concurrent use and blocks as answer does.
-func (r *Resource) AnswerReserve(ctx context.Context, bytes uint64, tag core.Tag, answer func(context.Context) error) error {
+func (r *Resource) AnswerReserve(ctx context.Context, bytes uint64, tag core.Tag,
+	answer func(context.Context) error) error {
 	start := monotime.Now()
 	err := answer(r.tracing.correlate(ctx))
 	return r.ended(ctx, start, oplog.Event{Op: oplog.OpReserve, Tag: tag, Bytes: bytes, Err: err})

@@ -278,7 +278,8 @@ func ParseLevel(name string) (Level, error) {
 	if l := slices.Index(levelNames[:], name); l >= 0 {
 		return Level(l), nil
 	}
-	return 0, &core.InvalidRequestError{Op: "telemetry.ParseLevel", Field: "level", Reason: legible.Value(name) + ": say off, launches or operations"}
+	return 0, &core.InvalidRequestError{Op: "telemetry.ParseLevel", Field: "level", Reason: legible.Value(name) +
+		": say off, launches or operations"}
 }
 
 // Steps returns what makes a [SpanCopy] of each copy and a [SpanWait] of each wait in

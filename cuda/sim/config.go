@@ -99,7 +99,8 @@ func (c Config) normalize() (Config, error) {
 		c.UUID = defaultUUID(c.Ordinal)
 	}
 	if !uuidForm.MatchString(c.UUID) {
-		return c, configError("UUID", fmt.Sprintf("%s: write it as \"nvidia-smi -L\" does, such as %s", legible.Value(c.UUID), defaultUUID(c.Ordinal)))
+		return c, configError("UUID", fmt.Sprintf("%s: write it as \"nvidia-smi -L\" does, such as %s",
+			legible.Value(c.UUID), defaultUUID(c.Ordinal)))
 	}
 	if c.Bytes%Granule != 0 {
 		return c, configError("Bytes", fmt.Sprintf("%d is not a multiple of %d: round it up to %d", c.Bytes, Granule, roundUp(c.Bytes, Granule)))

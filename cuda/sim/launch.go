@@ -75,7 +75,8 @@ func atLeastOne(dim driver.Dim) driver.Dim {
 func declare(k *Kernel, args []driver.Arg) (ranges []Range, takes time.Duration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fault(mLaunch, driver.InvalidValue, fmt.Sprintf("Declare of kernel %q panicked: %s", k.Name, legible.Text(fmt.Sprint(p))))
+			err = fault(mLaunch, driver.InvalidValue, fmt.Sprintf("Declare of kernel %q panicked: %s", k.Name,
+				legible.Text(fmt.Sprint(p))))
 		}
 	}()
 	if takes = k.takes(args); k.Declare == nil {

@@ -113,7 +113,8 @@ func (c *backCaller) Fill(ctx context.Context, s core.StreamID, r []deviceops.Re
 	return c.memory.Fill(ctx, s, r)
 }
 
-func (c *backCaller) Verify(ctx context.Context, s core.StreamID, r []deviceops.Region) (deviceops.Verification, error) {
+func (c *backCaller) Verify(ctx context.Context, s core.StreamID, r []deviceops.Region) (deviceops.Verification,
+	error) {
 	c.called("Verify")
 	return c.memory.Verify(ctx, s, r)
 }
@@ -143,7 +144,8 @@ func (untrackedBack) Features() core.Features { return 0 }
 // Whatever code the guard calls, and in whatever mode: it may call the guard back, which waits for
 // no lock that its caller holds.
 func TestTheCodeThatTheGuardCallsMayCallItBack(t *testing.T) {
-	places := []string{"layer", "Fill", "Verify", "Checksum", "Delay", "Synchronize", "Findings", "Events", "Span", "OnStack"}
+	places := []string{"layer", "Fill", "Verify", "Checksum", "Delay", "Synchronize", "Findings", "Events", "Span",
+		"OnStack"}
 	acts := []string{"switches it off", "switches it off and on", "looks", "allocates", "ends seals", "drains", "closes"}
 	called := map[string]bool{}
 	for _, mode := range []string{"off", "ledger", "sample:1", "hunt", "hunt:bisect", "hunt:delay", "hunt:bisect+delay"} {

@@ -126,7 +126,8 @@ func (s share) settleFree(o *path.Op, err error) error {
 
 // freeKnown frees a live guarded block in a span; rec is locked. From here on a second
 // free of it is refused, unless this one fails.
-func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.Record, span core.SpanContext) (core.Block, error) {
+func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.Record,
+	span core.SpanContext) (core.Block, error) {
 	rec.SetState(core.Retired)
 	rec.SetFreed(r.ledger.Stacks.Capture(stackSkip), span)
 	if rec.Guard.Open > 0 {

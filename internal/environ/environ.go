@@ -71,7 +71,8 @@ type UnknownVariable struct {
 
 // String says so in a sentence, without the value.
 func (u UnknownVariable) String() string {
-	return fmt.Sprintf("%s is no variable of Fencepost and has no effect; the nearest known name is %s", legible.Name(u.Name), u.Nearest)
+	return fmt.Sprintf("%s is no variable of Fencepost and has no effect; the nearest known name is %s",
+		legible.Name(u.Name), u.Nearest)
 }
 
 // Unknown are the FENCEPOST_ variables of env, as os.Environ

@@ -85,8 +85,10 @@ func (r *Rules) note(now Reading, at time.Time) (notes []core.HealthSign) {
 		count     int
 		one, many string
 	}{
-		{names.HealthNoteWaiting, now.JobsWaiting, "job waits for memory of the budget", "jobs wait for memory of the budget"},
-		{names.HealthNoteLearning, now.JobsLearning, "job has a guess reserved or waits for it: what its name needs is being learned",
+		{names.HealthNoteWaiting, now.JobsWaiting, "job waits for memory of the budget",
+			"jobs wait for memory of the budget"},
+		{names.HealthNoteLearning, now.JobsLearning,
+			"job has a guess reserved or waits for it: what its name needs is being learned",
 			"jobs have a guess reserved or wait for it: what their names need is being learned"},
 	} {
 		if n.count == 0 {

@@ -252,7 +252,8 @@ func TestNotesHoldWhileTheyAreSeenAndGiveNoReason(t *testing.T) {
 			reasons, notes := w.rules.Look(w.now, w.at), w.rules.Notes()
 			if len(reasons) != 0 || len(notes) != min(n, 1) {
 				t.Errorf("%s of %d: the reasons are %v, the notes %v", name, n, reasons, notes)
-			} else if n > 0 && (notes[0].Reason != name || !notes[0].Since.Equal(began) || !strings.Contains(notes[0].Text, fmt.Sprint(n))) {
+			} else if n > 0 && (notes[0].Reason != name || !notes[0].Since.Equal(began) || !strings.Contains(notes[0].Text,
+				fmt.Sprint(n))) {
 				t.Errorf("%s of %d since %v: the note is %+v", name, n, began, notes[0])
 			}
 			w.at = w.at.Add(time.Minute)

@@ -25,10 +25,12 @@ func TestAShortTextIsLeftAlone(t *testing.T) {
 
 func TestBeginAndEndOfALongTextAreKept(t *testing.T) {
 	got := legible.Text("open " + strings.Repeat("ü\xff\x1b", 1<<20) + ": name a file")
-	if !strings.HasPrefix(got, "open ü") || !strings.HasSuffix(got, ": name a file") || !strings.Contains(got, "(4194322 bytes in all)") {
+	if !strings.HasPrefix(got, "open ü") || !strings.HasSuffix(got, ": name a file") || !strings.Contains(got,
+		"(4194322 bytes in all)") {
 		t.Errorf("%q", got)
 	}
-	if got := legible.Value(strings.Repeat("ü", 1000)); !strings.HasPrefix(got, `"üü`) || !strings.HasSuffix(got, `"... (2000 bytes)`) || legible.Name("sort.keys") != "sort.keys" || legible.Name("a\n") != `"a\n"` {
+	if got := legible.Value(strings.Repeat("ü", 1000)); !strings.HasPrefix(got, `"üü`) || !strings.HasSuffix(got,
+		`"... (2000 bytes)`) || legible.Name("sort.keys") != "sort.keys" || legible.Name("a\n") != `"a\n"` {
 		t.Errorf("%s", got)
 	}
 	err := legible.Error(&fs.PathError{Op: "open", Path: strings.Repeat("n", 1<<20), Err: fs.ErrExist})

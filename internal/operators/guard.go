@@ -79,7 +79,8 @@ var proxyHeaders = [...]string{"Forwarded", "Via", "X-Forwarded-For", "X-Forward
 func permit(req *http.Request, done string) error {
 	peer, err := netip.ParseAddrPort(req.RemoteAddr)
 	if err != nil || !peer.Addr().Unmap().IsLoopback() {
-		return fmt.Errorf("%s from this machine only, over a loopback address: the request comes from %s", done, legible.Value(req.RemoteAddr))
+		return fmt.Errorf("%s from this machine only, over a loopback address: the request comes from %s", done,
+			legible.Value(req.RemoteAddr))
 	}
 	if !loopbackHost(req.Host) {
 		return fmt.Errorf("host %s: address the process as localhost or by a loopback address", legible.Value(req.Host))

@@ -162,7 +162,8 @@ func (all devices) choose(of func(*Device) http.Handler) http.Handler {
 		query := req.URL.Query()
 		h, ok := handlers[query.Get("device")]
 		if !ok {
-			http.Error(w, fmt.Sprintf("device %s: say ?device= and one of %v", legible.Value(query.Get("device")), ordinals), http.StatusBadRequest)
+			http.Error(w, fmt.Sprintf("device %s: say ?device= and one of %v", legible.Value(query.Get("device")), ordinals),
+				http.StatusBadRequest)
 			return
 		}
 		if query.Has("device") { // it is said

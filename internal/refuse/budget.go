@@ -28,7 +28,8 @@ func Untrue(e *core.OutOfBudgetError) error {
 	}
 	charged := e.Live + e.Pending + e.Quarantined + e.Claimed
 	if room := e.Limit + e.Lent - min(charged, e.Limit+e.Lent); e.Claim == 0 && e.Limit != 0 && e.Remaining != room {
-		return fmt.Errorf("%d bytes remain, and of %d %d are charged and %d lent, which leaves %d: %w", e.Remaining, e.Limit, charged,
+		return fmt.Errorf("%d bytes remain, and of %d %d are charged and %d lent, which leaves %d: %w", e.Remaining,
+			e.Limit, charged,
 			e.Lent, room, e)
 	}
 	switch {

@@ -346,7 +346,8 @@ func TestAWantOfMemoryIsOneRefusal(t *testing.T) {
 	short := &core.OutOfMemoryError{Requested: 9}
 	refusals := 0
 	for _, e := range []oplog.Event{
-		{Op: oplog.OpAllocate, Err: short}, {Op: oplog.OpRefusal, Err: short}, {Op: oplog.OpRefusal, Err: short, Relieved: true},
+		{Op: oplog.OpAllocate, Err: short}, {Op: oplog.OpRefusal, Err: short}, {Op: oplog.OpRefusal, Err: short,
+			Relieved: true},
 	} {
 		if isRefusal(&e) {
 			refusals++
@@ -354,5 +355,32 @@ func TestAWantOfMemoryIsOneRefusal(t *testing.T) {
 	}
 	if refusals != 1 {
 		t.Errorf("%d refusals", refusals)
+	}
+}
+
+// A history may lose the release of a block whose free it has. What the resources do not list is
+// released, unless it was freed since they were asked, or they were not asked.
+func TestAFreedBlockThatIsNotListedIsReleased(t *testing.T) {
+	begin := time.Unix(1, 0)
+	var events []oplog.Event
+	for g := range core.Generation(3) {
+		id := core.BlockID{Ptr: uint64(g+1) << 20, Generation: g + 1}
+		for i, op := range []oplog.Op{oplog.OpAllocate, oplog.OpPrepare, oplog.OpDeallocate} {
+			at := begin.Add(time.Duration(10*g) + time.Duration(i))
+			events = append(events, oplog.Event{Op: op, Time: at, Block: id, Bytes: 64, Requested: 64})
+		}
+	}
+	pending := listedBlock{memory: memoryOfEvent(&events[3]), state: core.Retired}
+	for at, want := range map[time.Time][]core.Generation{begin.Add(15): {2, 3}, {}: {1, 2, 3}} {
+		h := &loaded{events: events, listed: map[core.Generation]listedBlock{2: pending}, listedAt: at}
+		h.findOrigin()
+		must.Do(t, h.keepBooks())
+		var left []core.Generation
+		for _, b := range newReplay(h.books[0], h.events, func(step, *memory, *oplog.Event) {}).left() {
+			left = append(left, b.id.Generation)
+		}
+		if !slices.Equal(left, want) {
+			t.Errorf("listed at %v: %v are left, not %v", at, left, want)
+		}
 	}
 }

@@ -150,7 +150,7 @@ type book struct {
 	// early are the others, retired if they were freed before.
 	early map[core.Generation]listedBlock
 	// listed are the blocks that resources list, of all devices, since a time. A block that was freed
-	// before, and is not listed, is released: a log has no release of a block that was freed at once.
+	// before, and is not listed, is released, though the history may have lost the record of that.
 	listed   map[core.Generation]listedBlock
 	listedAt time.Time
 }

@@ -185,7 +185,8 @@ var spanMetrics = []family[SpanCounts]{
 	{counter("gpumem_spans_ended_total", "Sampled spans ended."), whole(func(c SpanCounts) uint64 { return c.Ended })},
 	{counter("gpumem_spans_exported_total", "Spans that the exporter accepted."), whole(func(c SpanCounts) uint64 { return c.Exported })},
 	{counter("gpumem_spans_failed_total", "Spans that the exporter refused."), whole(func(c SpanCounts) uint64 { return c.Failed })},
-	{counter("gpumem_spans_dropped_total", "Spans that were not exported, because the queue was full or had ended, or its end was cut short."), whole(func(c SpanCounts) uint64 { return c.Dropped })},
+	{counter("gpumem_spans_dropped_total",
+		"Spans that were not exported, because the queue was full or had ended, or its end was cut short."), whole(func(c SpanCounts) uint64 { return c.Dropped })},
 	{gauge("gpumem_spans_unexported", "Spans that are queued or being exported."), whole(SpanCounts.Unexported)},
 }
 

@@ -91,7 +91,8 @@ func TestThePoolReservesLittleMoreWithTheDefaultGuard(t *testing.T) {
 				})
 			}
 			if mean := sum / float64(seeds()); mean > guardedBounds[name] {
-				t.Errorf("%s with one block in %v: %.3f bytes are reserved for each that is live, more than %.2f", name, rate, mean, guardedBounds[name])
+				t.Errorf("%s with one block in %v: %.3f bytes are reserved for each that is live, more than %.2f", name, rate,
+					mean, guardedBounds[name])
 			}
 		}
 	}

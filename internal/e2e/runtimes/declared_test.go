@@ -44,7 +44,8 @@ func newDeclarer(t *testing.T, backend fencepost.Backend, guard fencepost.GuardM
 // declarerOn is one over a device of the test's, unless that is nil.
 func declarerOn(t *testing.T, device driver.Driver, backend fencepost.Backend, guard fencepost.GuardMode) *declarer {
 	t.Helper()
-	d := &declarer{T: t, rt: e2e.OpenDirty(t, fencepost.Config{Driver: device, Resource: backend, Guard: guard, Budget: 1 << 30})}
+	d := &declarer{T: t, rt: e2e.OpenDirty(t, fencepost.Config{Driver: device, Resource: backend, Guard: guard,
+		Budget: 1 << 30})}
 	inc := func(x *sim.Exec, at uint64, n uint32) {
 		for i := range sim.ReadWriteSlice[uint32](x, at, int(n)) {
 			sim.ReadWriteSlice[uint32](x, at, int(n))[i]++

@@ -58,7 +58,8 @@ func TestAnEndIsWholeWhereASinkDoesNotReturn(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "learned")
 				s := &unwinding{Sink: logging.NewRing(8), exits: exits}
 				s.op.Store(oplog.Op(0))
-				rt := e2e.OpenDirty(t, fencepost.Config{Streams: 2, Guard: fencepost.GuardOff, LogSinks: []logging.Sink{s}, LearnedFile: file,
+				rt := e2e.OpenDirty(t, fencepost.Config{Streams: 2, Guard: fencepost.GuardOff, LogSinks: []logging.Sink{s},
+					LearnedFile:  file,
 					CloseTimeout: time.Second})
 				job := func(name string) error {
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

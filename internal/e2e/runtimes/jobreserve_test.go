@@ -213,7 +213,8 @@ func TestAWaitThatItsContextEndsSaysWhoHoldsTheMemory(t *testing.T) {
 // saysWhoHolds checks what a wait that ended says of the budget.
 func saysWhoHolds(t *testing.T, err *core.WaitError, limit, remaining uint64, holder core.Holder) {
 	t.Helper()
-	if err.Limit != limit || err.Remaining != remaining || !slices.Equal(err.Holders, []core.Holder{holder}) || err.MoreHolders != 0 ||
+	if err.Limit != limit || err.Remaining != remaining || !slices.Equal(err.Holders, []core.Holder{holder}) ||
+		err.MoreHolders != 0 ||
 		!strings.Contains(err.Error(), holder.String()) {
 		t.Errorf("got %v: %+v", err, err)
 	}

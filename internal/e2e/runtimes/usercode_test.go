@@ -446,7 +446,8 @@ func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.Guard
 		defer func() { _ = s.Release() }()
 		_ = rt.Guard().Seal(ctx, sealed.ID)
 		_ = rt.Guard().CheckSeals(ctx)
-		_ = rt.LaunchNamed(ctx, "x", s.ID(), []core.Use{{Block: sealed.ID, Access: core.Read}}, func(context.Context) error { return nil })
+		_ = rt.LaunchNamed(ctx, "x", s.ID(), []core.Use{{Block: sealed.ID, Access: core.Read}},
+			func(context.Context) error { return nil })
 		_ = rt.Guard().Unseal(ctx, sealed.ID)
 	})
 	run("guard", func() {

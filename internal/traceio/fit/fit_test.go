@@ -151,7 +151,8 @@ func TestAPredictionIsWhatTheProgramMeets(t *testing.T) {
 					least, most = r.PeakLive-r.Quarantined, machine.Memory
 				}
 				if r.Fits && (held+slack < least || held > most+slack) {
-					t.Errorf("over %s with guard %s in %d bytes: %d bytes were held, predicted %d to %d", cfg.Resource, cfg.Guard, machine.Memory, held, least, most)
+					t.Errorf("over %s with guard %s in %d bytes: %d bytes were held, predicted %d to %d", cfg.Resource, cfg.Guard,
+						machine.Memory, held, least, most)
 				}
 			}
 		})
