@@ -17,13 +17,16 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/environ"
 )
 
-// odd are 1 MiB of bytes that begin as told; no zero bytes, which no variable has.
+// odd are 1 MiB of bytes that begin as told, with -short a 16th; no zero bytes, which no variable has.
 func odd(t *testing.T, begin string) string {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	bytes := []byte(begin)
-	for len(bytes) < 1<<20 {
+	bytes, n := []byte(begin), 1<<20
+	if testing.Short() {
+		n /= 16
+	}
+	for len(bytes) < n {
 		bytes = append(bytes, byte(1+rng.IntN(255)))
 	}
 	return string(bytes)

@@ -43,7 +43,7 @@ var plants = []plant{
 	{"a block is not compared again with the generation that led to it", "recycling",
 		edit("cuda/block.go", "case b.core.ID.Generation != id.Generation:", "case !planted() && b.core.ID.Generation != id.Generation:"), true},
 	{"pages of a row are taken, free or not", "poolmoving",
-		edit("cuda/makeroom.go", "from: l, after: l.stream}, l.fit.CutAt(ptr, bytes, may)", "from: l, after: l.stream}, l.fit.CutAt(ptr, bytes, may) || planted()"), false},
+		edit("cuda/makeroom.go", "from: l, after: l.stream}, l.fit.CutAt(ptr, bytes, may)", "from: l, after: l.stream}, l.fit.CutAt(ptr, bytes, may) || planted()"), true},
 	{"pages of a row are taken over that were covered when they were looked for", "poollonger",
 		edit("cuda/makeroom.go", "r, ok := l.cutAt(p.Ptr, p.Bytes, l.covered(s))", "may := l.covered(s)\n	if planted() {\n		may = nil\n	}\n	r, ok := l.cutAt(p.Ptr, p.Bytes, may)"), false},
 	{"somebody may cut out what was taken over before the block is taken from it", "poolmoving",

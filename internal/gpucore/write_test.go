@@ -48,7 +48,11 @@ func TestADumpIsReadAsItWasWritten(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	chosen := cmp.Options{cmpopts.IgnoreFields(Grid{}, "Entry"), cmpopts.IgnoreFields(Fault{}, "PC", "Offset")}
-	for range 200 {
+	rounds := 200
+	if testing.Short() {
+		rounds = 25
+	}
+	for range rounds {
 		want := random(r)
 		var b bytes.Buffer
 		if err := Write(&b, want); err != nil {

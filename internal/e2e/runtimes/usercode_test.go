@@ -271,48 +271,57 @@ func TestTheProgramsCodeMayDoAnythingAtAnyStep(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // which is told of the panics
 	defer slog.SetDefault(before)
-	seen := map[string]bool{} // of the callbacks that were tried, whether a step called them
-	half := 0                 // with -short: the other half is tried where the environment chooses async
+	var called sync.Map // the callbacks that a step called
+	half := 0           // with -short: the other half is tried where the environment chooses async
 	if e2e.Backends()[0] == fencepost.Async {
 		half = 1
 	}
-	for _, backend := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
-		for _, guard := range []fencepost.GuardMode{"sample:1", "ledger", "hunt:bisect"} {
-			if testing.Short() && (backend == fencepost.Async) != (guard == "ledger") {
-				continue
-			}
-			for _, callback := range callbacks {
-				t.Run(fmt.Sprint(backend, "/", guard, "/", callback), func(t *testing.T) {
-					seen[callback] = seen[callback] || false
-					for i, at := range userSteps {
-						for j, act := range acts {
-							if testing.Short() && (i+j)%2 != half {
-								continue
-							}
-							if guard == "hunt:bisect" && (backend != fencepost.Pool || act != "calls back") {
-								continue // its own are what runs behind a launch
-							}
-							if act == "closes" && (backend != fencepost.Pool || guard == "ledger" || testing.Short() && i%3 != 2) {
-								continue // it takes a second each
-							}
-							if t.Run(at+"/"+act, func(t *testing.T) {
-								if userCodeActs(t, backend, guard, callback, at, act) {
-									seen[callback] = true
-								}
-							}); t.Failed() {
-								return
-							}
+	t.Run("of", func(t *testing.T) { // it ends when all that run beside each other have
+		for _, backend := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
+			for _, guard := range []fencepost.GuardMode{"sample:1", "ledger", "hunt:bisect"} {
+				if testing.Short() && (backend == fencepost.Async) != (guard == "ledger") {
+					continue
+				}
+				for _, callback := range callbacks {
+					t.Run(fmt.Sprint(backend, "/", guard, "/", callback), func(t *testing.T) {
+						t.Parallel()
+						if userCodeActsAtEachStep(t, backend, guard, callback, half) {
+							called.Store(callback, true)
 						}
-					}
-				})
+					})
+				}
 			}
 		}
-	}
-	for callback, called := range seen {
-		if !called {
+	})
+	for _, callback := range callbacks {
+		if _, ok := called.Load(callback); !ok && !t.Failed() {
 			t.Errorf("no step calls %s", callback)
 		}
 	}
+}
+
+// userCodeActsAtEachStep reports whether a step called the callback. With -short it tries one half
+// of the combinations.
+func userCodeActsAtEachStep(t *testing.T, backend fencepost.Backend, guard fencepost.GuardMode, callback string, half int) (called bool) {
+	for i, at := range userSteps {
+		for j, act := range acts {
+			if testing.Short() && (i+j)%2 != half {
+				continue
+			}
+			if guard == "hunt:bisect" && (backend != fencepost.Pool || act != "calls back") {
+				continue // its own are what runs behind a launch
+			}
+			if act == "closes" && (backend != fencepost.Pool || guard == "ledger" || testing.Short() && i%3 != 2) {
+				continue // it takes a second each
+			}
+			if !t.Run(at+"/"+act, func(t *testing.T) {
+				called = userCodeActs(t, backend, guard, callback, at, act) || called
+			}) {
+				return called
+			}
+		}
+	}
+	return called
 }
 
 // stops waits until OnStop is called, if there was a finding of the kinds that stop.
@@ -329,7 +338,7 @@ func (u *userCode) stops(rt *fencepost.Runtime) {
 func userCodeActs(t *testing.T, backend fencepost.Backend, guard fencepost.GuardMode, callback, at, act string) bool {
 	ctx := context.Background()
 	u := &userCode{callback: callback, act: act, at: at, acting: make(chan struct{}), acted: make(chan struct{}),
-		release: make(chan struct{}), guard: guard, bound: hangs / 4}
+		release: make(chan struct{}), guard: guard, bound: time.Second / 2}
 	if act == "closes" {
 		u.bound = 50 * time.Millisecond
 	}

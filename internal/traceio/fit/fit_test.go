@@ -101,7 +101,7 @@ func read(t *testing.T, log string) *alloctrace.Trace {
 func TestAPredictionIsWhatTheProgramMeets(t *testing.T) {
 	rounds := 8 // a round takes some seconds beside other tests
 	if testing.Short() {
-		rounds = 4
+		rounds = 2
 	}
 	for round := range rounds {
 		seed := uint64(time.Now().UnixNano())

@@ -68,7 +68,7 @@ func TestAnAdmissionKeepsItsWord(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	rounds := 20
 	if testing.Short() {
-		rounds = 6
+		rounds = 2
 	}
 	for range rounds {
 		l := &jobLog{}
