@@ -4,7 +4,8 @@
 //	runtimes          opening, choosing a device, jobs, planted bugs, failing, closing
 //	shown             what operators look at: metrics, profiles, spans, health, incident files
 //	stackconformance  stacks of layers: the conformance suite, what is served at once against the
-//	                  ordinary one, and each layer's books against the device's under faults
+//	                  ordinary one, each layer's books against the device's under faults, and the table
+//	                  of what happens when memory is short
 //
 // Tests that draw what they do log the seed; FENCEPOST_SEED=N repeats it.
 package e2e
