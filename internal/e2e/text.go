@@ -73,3 +73,29 @@ func LogOf() (*slog.Logger, *LockedText) {
 	to := &LockedText{}
 	return slog.New(slog.NewTextHandler(to, nil)), to
 }
+
+// Repeats joins words with commas. Up to four words that come several times in a row it writes once, with a plus.
+func Repeats(words []string) string {
+	var out []string
+	for i := 0; i < len(words); {
+		length, times := 1, 1
+		for n := 1; n <= 4; n++ {
+			k := 1
+			for i+(k+1)*n <= len(words) && slices.Equal(words[i:i+n], words[i+k*n:i+(k+1)*n]) {
+				k++
+			}
+			if k > 1 && k*n > length*times {
+				length, times = n, k
+			}
+		}
+		text := strings.Join(words[i:i+length], ", ")
+		switch {
+		case times > 1 && length > 1:
+			text = "(" + text + ")+"
+		case times > 1:
+			text += "+"
+		}
+		out, i = append(out, text), i+length*times
+	}
+	return strings.Join(out, ", ")
+}

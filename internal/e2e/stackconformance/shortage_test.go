@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
@@ -316,7 +317,7 @@ func (s *shortage) ask(request func(*shortage) answer) (o outcome) {
 			counted = append(counted, fmt.Sprint(c.name, ":", int64(n)))
 		}
 	}
-	o = outcome{compressed(s.asked), deviceCalls(s.faults.Log()[logged:]), s.heard(a), strings.Join(counted, " ")}
+	o = outcome{e2e.Repeats(s.asked), deviceCalls(s.faults.Log()[logged:]), s.heard(a), strings.Join(counted, " ")}
 	if a.block.ID.Generation != 0 {
 		s.free(a.block)
 	}
@@ -349,32 +350,6 @@ func deviceCalls(log []drivertest.Call) string {
 		}
 	}
 	return strings.Join(calls, ", ")
-}
-
-// compressed writes up to four words that are repeated once, with a plus.
-func compressed(words []string) string {
-	var out []string
-	for i := 0; i < len(words); {
-		length, times := 1, 1
-		for n := 1; n <= 4; n++ {
-			k := 1
-			for i+(k+1)*n <= len(words) && slices.Equal(words[i:i+n], words[i+k*n:i+(k+1)*n]) {
-				k++
-			}
-			if k > 1 && k*n > length*times {
-				length, times = n, k
-			}
-		}
-		text := strings.Join(words[i:i+length], ", ")
-		switch {
-		case times > 1 && length > 1:
-			text = "(" + text + ")+"
-		case times > 1:
-			text += "+"
-		}
-		out, i = append(out, text), i+length*times
-	}
-	return strings.Join(out, ", ")
 }
 
 // heard is what the caller was told, and the refusals' sink.
