@@ -38,18 +38,19 @@ type shortageStack struct {
 	//	share          a share of a large device
 	//	share+budget   a share of a large device, and a budget that is larger
 	limit string
-	// guard is the mode of the guard; none is a stack without one.
+	// guard is the mode of the guard. A stack with "none" has no guard, and one that is "impatient" is in mode off
+	// and has no patience.
 	guard string
 }
 
 func (s shortageStack) hasBudget() bool { return strings.Contains(s.limit, "budget") }
 
-// The sizes of the table. The held block and the freed one fill the memory: with their red zones each takes four
+// The sizes of the table. The held block and the freed one fill the memory: with their red zones each takes two
 // pages. The request needs most of the freed one.
 const (
-	shortageBytes   = 16 << 20
-	shortageBlock   = 7<<20 + 512<<10
-	shortageRequest = 7 << 20
+	shortageBytes   = 8 << 20
+	shortageBlock   = 3<<20 + 512<<10
+	shortageRequest = 3 << 20
 	// shortagePatience is the guard's; the context of a request that ends first ends at shortageEnd, and the
 	// device's work at shortageWork. Time stands still while anything runs.
 	shortagePatience = time.Second
@@ -211,11 +212,14 @@ func (s *shortage) newGuard(up core.Resource) (_ core.Resource, err error) {
 		must.Do(s, s.stack.Runtime.Drain(context.Background())) // what was freed last is compared before
 		expect.Success(s, ops.Close(context.Background()))
 	})
-	mode := map[string]debugguard.Mode{"off": debugguard.Off, "ledger": debugguard.Ledger,
-		"sample": debugguard.Sample, "hunt": debugguard.Hunt}
+	mode := map[string]debugguard.Mode{"ledger": debugguard.Ledger, "sample": debugguard.Sample, "hunt": debugguard.Hunt}
+	patience := shortagePatience
+	if s.how.guard == "impatient" {
+		patience = -1
+	}
 	s.guard, err = debugguard.New(up, debugguard.Config{Mode: mode[s.how.guard], Device: ops,
 		QuarantineBytes: 4 * shortageBytes, QuarantineAge: -1, SampleBytes: 1,
-		Advanced: debugguard.Advanced{Events: s, SampleRate: -1, UpkeepInterval: -1, Patience: shortagePatience,
+		Advanced: debugguard.Advanced{Events: s, SampleRate: -1, UpkeepInterval: -1, Patience: patience,
 			Hunt: debugguard.HuntConfig{Canaries: -1}}})
 	return s.guard, err
 }
@@ -413,7 +417,7 @@ const (
 	allLimits    = "budget device device+budget share share+budget"
 )
 
-var shortageGuards = []string{"none", "off", "ledger", "sample", "hunt"}
+var shortageGuards = []string{"none", "impatient", "off", "ledger", "sample", "hunt"}
 
 // pending has a block freed on a stream that is busy, beside one that is held on the same.
 func pending(s *shortage, on *cuda.Lease) (end func()) {
@@ -519,6 +523,19 @@ func full(s *shortage) {
 	s.settle()
 }
 
+// used has a freed block that an open launch uses. The launch ends with a call of end.
+func used(s *shortage) (end func()) {
+	s.held(s.other, shortageBlock)
+	b := s.allocate(s.other, shortageBlock)
+	s.settle()
+	ticket := must.Get(s.stack.Runtime.PrepareUse(s.Context(), core.UseRequest{Stream: s.other.ID(), Launch: "open",
+		Uses: []core.Use{{Block: b.ID, Access: core.Write}}}))(s)
+	end = sync.OnceFunc(func() { expect.Success(s, s.stack.Runtime.FinishUse(context.Background(), ticket)) })
+	s.Cleanup(end)
+	s.forwarded(b)
+	return end
+}
+
 // claimed has a claim of the request's size, of which a block is freed and pending elsewhere.
 func claimed(s *shortage, bytes uint64, pending bool) (end func()) {
 	s.claim = must.Get(s.stack.Runtime.Reserve(s.Context(), bytes, "claim"))(s)
@@ -577,7 +594,7 @@ const (
 	justFits     = shortageBytes           // without red zones
 	nearlyWhole  = shortageBytes - 300<<10 // with them
 	tooLarge     = shortageBytes + 1<<20
-	wholeMapping = 6 << 20 // of an isolated block
+	wholeMapping = 2 << 20 // of an isolated block
 )
 
 var shortages = []situation{
@@ -587,6 +604,8 @@ var shortages = []situation{
 	{"pending elsewhere, context ends", ordered, allLimits, stays(pendingOther), inTime(askInTime)},
 	{"quarantine, or not reaped", everyBackend, allLimits, quarantined, ask(usual)},
 	{"quarantine and pending elsewhere", ordered, allLimits, later(mixed), ask(usual)},
+	{"freed, a launch that stays open uses it", ordered, allLimits, stays(used), ask(usual)},
+	{"freed, an open launch uses it, and ends", ordered, allLimits, later(used), ask(usual)},
 	{"credit of another stream", ordered, "budget", credit, ask(nearlyWhole)},
 	{"free pages of another stream", ordered, notBudget, pagesFree, ask(usual)},
 	{"free pieces of another stream", ordered, notBudget, piecesFree, ask(usual)},

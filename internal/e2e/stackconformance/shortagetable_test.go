@@ -24,7 +24,8 @@ const shortageHead = `# What happens when memory is short, by situation and stac
 #
 # limits    budget: the budget is used up. device: the device is. share: the share of the device is.
 #           "device+budget" and "share+budget" have a budget with room above that; "device" and "share" have none.
-# guards    none: the stack has no guard. The others are modes; "sample" samples each block.
+# guards    none: the stack has no guard. impatient: mode off, and a negative patience. The others are modes; "sample"
+#           samples each block.
 # asked     ask: the layer above the budget asks it. try: the budget, or the guard without one, asks the backend.
 #           free: quarantine gives a block up. reap: the backend is asked what the device has passed. "ask claim" and
 #           "try claim" are reservations.
