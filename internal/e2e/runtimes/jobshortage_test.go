@@ -110,6 +110,17 @@ func (r *jobRecorder) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (
 	return c, err
 }
 
+func (r *jobRecorder) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
+	b, err := r.Resource.Allocate(ctx, req)
+	r.s.ask("ask", err)
+	return b, err
+}
+
+func (r *jobRecorder) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
+	r.s.ask("release", nil) // before it wakes a job
+	return r.Resource.ReleaseClaim(ctx, id)
+}
+
 func (r *jobRecorder) ReapPending(ctx context.Context) error {
 	err := r.Resource.ReapPending(ctx)
 	r.s.ask("reap", err)
@@ -228,6 +239,20 @@ func (s *shortJobs) holder(after time.Duration) {
 	}
 }
 
+// beyond has room for the guess of an admitted job, and more pending.
+func (s *shortJobs) beyond() {
+	s.held()
+	b := e2e.Allocate(s.T, s.rt, 5<<20, s.other, "pending")
+	s.hold(s.other, jobWork)
+	s.forwarded(b)
+}
+
+// allocates is the work of a job that allocates more than its reservation.
+func allocates(j *fencepost.Job) error {
+	_, err := fencepost.Alloc[byte](j, shortJob)
+	return err
+}
+
 // ahead is a job that waits in line for more than comes free.
 func (s *shortJobs) ahead() {
 	s.held()
@@ -250,6 +275,7 @@ type jobShortage struct {
 	set     func(*shortJobs)
 	ends    bool // the job's context, first
 	options []fencepost.JobOption
+	work    func(*fencepost.Job) error
 	// rows are: backends | modes of the guard | who was asked | what the caller heard. A plus is for what was
 	// repeated, an exclamation mark for what failed. "late" is a job that waited and got its reservation.
 	rows []string
@@ -275,70 +301,74 @@ var (
 )
 
 var jobShortages = []jobShortage{
-	{"pending, ends", (*shortJobs).pendingEnds, false, waits, []string{
+	{"pending, ends", (*shortJobs).pendingEnds, false, waits, nothing, []string{
 		"pool  | off ledger sample:1 hunt | claim        | ok",
 		"async | off ledger sample:1 hunt | reap+, claim | ok late",
 	}},
-	{"pending, ends, at once", (*shortJobs).pendingEnds, false, atOnce, []string{
+	{"pending, ends, at once", (*shortJobs).pendingEnds, false, atOnce, nothing, []string{
 		"pool  | off ledger sample:1 hunt | reap, claim  | ok",
 		"async | off ledger sample:1 hunt | reap, claim! | OutOfBudget [told] refusals:1",
 	}},
-	{"pending, ends, admitted", (*shortJobs).pendingEnds, false, admits, []string{
+	{"pending, ends, admitted", (*shortJobs).pendingEnds, false, admits, nothing, []string{
 		"pool  | off ledger sample:1 hunt | claim        | ok",
 		"async | off ledger sample:1 hunt | reap+, claim | ok late",
 	}},
-	{"pending, stays", (*shortJobs).pendingStays, false, waits, []string{
+	{"pending, stays", (*shortJobs).pendingStays, false, waits, nothing, []string{
 		"pool  | off ledger sample:1 hunt | claim         | ok",
 		"async | off ledger sample:1 hunt | reap+, claim! | OutOfBudget waited [told] refusals:1",
 	}},
-	{"pending, context ends", (*shortJobs).pendingStays, true, waits, []string{
+	{"pending, context ends", (*shortJobs).pendingStays, true, waits, nothing, []string{
 		"pool  | off ledger sample:1 hunt | claim | ok",
 		"async | off ledger sample:1 hunt | reap+ | DeadlineExceeded waited",
 	}},
-	{"pending, context ends, admitted", (*shortJobs).pendingStays, true, admits, []string{
+	{"pending, context ends, admitted", (*shortJobs).pendingStays, true, admits, nothing, []string{
 		"pool  | off ledger sample:1 hunt | claim        | ok",
 		"async | off ledger sample:1 hunt | reap+, claim | ok late",
 	}},
-	{"quarantine", (*shortJobs).quarantined, false, waits, []string{
+	{"quarantine", (*shortJobs).quarantined, false, waits, nothing, []string{
 		"pool  | off ledger    | claim                                            | ok",
 		"pool  | sample:1 hunt | reap+, claim!, free, reap, claim                 | ok [cured]",
 		"async | off ledger    | reap+, claim                                     | ok",
 		"async | sample:1 hunt | reap+, claim!, free, reap, claim!+, reap+, claim | ok late [cured] waits:1",
 	}},
-	{"quarantine, at once", (*shortJobs).quarantined, false, atOnce, []string{
+	{"quarantine, at once", (*shortJobs).quarantined, false, atOnce, nothing, []string{
 		"pool async | off ledger    | reap, claim                      | ok",
 		"pool       | sample:1 hunt | reap, claim!, free, reap, claim  | ok [cured]",
 		"async      | sample:1 hunt | reap, claim!, free, reap, claim! | OutOfBudget [told] refusals:1",
 	}},
-	{"quarantine, admitted", (*shortJobs).quarantined, false, admits, []string{
+	{"quarantine, admitted", (*shortJobs).quarantined, false, admits, nothing, []string{
 		"pool  | off ledger    | claim                                            | ok",
 		"pool  | sample:1 hunt | reap+, claim!, free, reap, claim                 | ok [cured]",
 		"async | off ledger    | reap+, claim                                     | ok",
 		"async | sample:1 hunt | reap+, claim!, free, reap, claim!+, reap+, claim | ok late [cured] waits:1",
 	}},
-	{"quarantine and pending", (*shortJobs).mixed, false, waits, []string{
+	{"quarantine and pending", (*shortJobs).mixed, false, waits, nothing, []string{
 		"pool  | off ledger    | claim                                            | ok",
 		"pool  | sample:1 hunt | reap+, claim!, free, reap, claim                 | ok [cured]",
 		"async | off ledger    | reap+, claim                                     | ok late",
 		"async | sample:1 hunt | reap+, claim!, free, reap, claim!+, reap+, claim | ok late [cured] waits:1",
 	}},
-	{"quarantine and pending, at once", (*shortJobs).mixed, false, atOnce, []string{
+	{"quarantine and pending, at once", (*shortJobs).mixed, false, atOnce, nothing, []string{
 		"pool  | off ledger    | reap, claim                      | ok",
 		"pool  | sample:1 hunt | reap, claim!, free, reap, claim  | ok [cured]",
 		"async | off ledger    | reap, claim!                     | OutOfBudget [told] refusals:1",
 		"async | sample:1 hunt | reap, claim!, free, reap, claim! | OutOfBudget [told] refusals:1",
 	}},
-	{"larger than the limit", (*shortJobs).mixed, false, tooMuch, []string{
+	{"larger than the limit", (*shortJobs).mixed, false, tooMuch, nothing, []string{
 		"pool async | off ledger sample:1 hunt | reap, claim! | OutOfBudget [told] refusals:1",
 	}},
-	{"another job holds it, ends", (*shortJobs).holderEnds, false, waits, []string{
-		"pool async | off ledger sample:1 hunt | reap+, claim | ok late",
+	{"another job holds it, ends", (*shortJobs).holderEnds, false, waits, nothing, []string{
+		"pool async | off ledger sample:1 hunt | reap+, release, reap, claim | ok late",
 	}},
-	{"another job holds it, stays", (*shortJobs).holderStays, false, waits, []string{
+	{"another job holds it, stays", (*shortJobs).holderStays, false, waits, nothing, []string{
 		"pool async | off ledger sample:1 hunt | reap+, claim! | OutOfBudget waited [told] refusals:1",
 	}},
-	{"another job waits before it", (*shortJobs).ahead, false, waits, []string{
+	{"another job waits before it", (*shortJobs).ahead, false, waits, nothing, []string{
 		"pool async | off ledger sample:1 hunt | reap+ | OutOfBudget waited ahead [told] refusals:1",
+	}},
+	{"an admitted job needs more", (*shortJobs).beyond, false, admits, allocates, []string{
+		"pool  | off ledger sample:1 hunt | claim, reap, release, ask               | ok",
+		"async | off ledger sample:1 hunt | claim, reap, release, ask!+, reap+, ask | ok late [cured] waits:1",
 	}},
 }
 
@@ -358,7 +388,10 @@ func (of jobShortage) play(t *testing.T, backend fencepost.Backend, guard fencep
 		}
 		before, began := s.rt.Stats(), time.Now()
 		s.note(true)
-		err := s.rt.Do(ctx, "job", nothing, of.options...)
+		err := s.rt.Do(ctx, "job", func(j *fencepost.Job) error {
+			defer s.note(false) // the job gives back what it has
+			return of.work(j)
+		}, of.options...)
 		took := time.Since(began)
 		synctest.Wait()
 		s.note(false)
