@@ -387,6 +387,43 @@ func TestAReapOrADrainGivesBackWhatIsHeldBeyondALoweredLimit(t *testing.T) {
 }
 
 // A runtime without a budget of its own may hold what there is.
+// An isolated block is served from the share as soon as nothing but free memory of the pool is in the
+// way: what another stream freed at once, after a drain, and behind work that the request waits for.
+func TestAnIsolatedBlockGetsWhatThePoolHoldsFree(t *testing.T) {
+	for _, resource := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
+		for _, how := range []string{"freed", "drained", "behind work"} {
+			t.Run(fmt.Sprintf("%s/%s", resource, how), func(t *testing.T) {
+				rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: fencepost.GuardOff,
+					Budget: 128 * mib, Patience: 20 * time.Second})
+				held, asks := e2e.Lease(t, rt, "held"), e2e.Lease(t, rt, "asks")
+				var blocks []core.Block
+				for range 37 {
+					blocks = append(blocks, must.Get(rt.Allocate(t.Context(), core.Request{Bytes: 3 * mib, Stream: held.ID()}))(t))
+				}
+				release := func() {}
+				if how == "behind work" {
+					release = must.Get(rt.Driver().(*sim.Device).Hold(held.Handle()))(t)
+					time.AfterFunc(50*time.Millisecond, release)
+				}
+				for _, b := range blocks {
+					must.Get(rt.Deallocate(t.Context(), b.ID))(t)
+				}
+				if how == "drained" {
+					must.Do(t, rt.Drain(t.Context()))
+				}
+				b, err := rt.Allocate(t.Context(), core.Request{Bytes: 100 * mib, Stream: asks.ID(), Isolated: true})
+				release()
+				if err != nil {
+					t.Fatalf("nothing is live: %v", err)
+				}
+				must.Get(rt.Deallocate(t.Context(), b.ID))(t)
+				must.Do(t, held.Release())
+				must.Do(t, asks.Release())
+			})
+		}
+	}
+}
+
 func TestOnlyABudgetThatIsSetIsAShare(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Sim: sim.Config{Bytes: 64 * mib}})
 	if st := rt.Stats(); st.HeldLimit != 0 || st.Limit != 64*mib || st.OwnPool.Limit != 0 {

@@ -278,7 +278,13 @@ func (p *driverPool) learnStep(now *poolReading) {
 	}
 }
 
-func (p *driverPool) trim(keep uint64) error { return p.drv.PoolTrim(p.pool, keep) }
+// trim reads the pool too: whoever asked for room looks at what is held now.
+func (p *driverPool) trim(keep uint64) error {
+	if err := p.drv.PoolTrim(p.pool, keep); err != nil {
+		return err
+	}
+	return p.reap()
+}
 
 // tick gives back free memory while the pool holds more than a share that was lowered. For the rest
 // the driver has a release threshold.
