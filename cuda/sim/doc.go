@@ -74,6 +74,8 @@
 // outside their life. The oracle judges the bytes that an operation really
 // touched; a kernel that touches more than it declares is a finding too,
 // and so is work of a launch that touches what the launch did not declare to its runtime.
+// Page-locked memory of the host is judged like the device's, whether kernels or copies
+// reach it. Go's memory is not.
 //
 // An access over a block's bound is about the block from whose pointer it was
 // made, whatever it hit: a live neighbour, a freed one, or nothing. Whose pointer

@@ -33,6 +33,18 @@ var oracleCases = []struct {
 		p.order(b, a)
 		p.free(ptr, a)
 	}},
+	{"kernel's write of host memory after a copy to it", Race, func(p *program, fence func(from, to driver.Stream)) {
+		hostConflict(p, fence, (*program).toHost, (*program).kernelWrites)
+	}},
+	{"kernel's write of host memory after a copy from it", Race, func(p *program, fence func(from, to driver.Stream)) {
+		hostConflict(p, fence, (*program).fromHost, (*program).kernelWrites)
+	}},
+	{"copy from host memory after a kernel's write", Race, func(p *program, fence func(from, to driver.Stream)) {
+		hostConflict(p, fence, (*program).kernelWrites, (*program).fromHost)
+	}},
+	{"copy to host memory after another", Race, func(p *program, fence func(from, to driver.Stream)) {
+		hostConflict(p, fence, (*program).toHost, (*program).toHost)
+	}},
 	{"use on a stream that knows nothing of the allocation", UseBeforeAlloc, func(p *program, fence func(from, to driver.Stream)) {
 		a, b := p.stream(), p.stream()
 		ptr := p.alloc(4096, a)
@@ -62,6 +74,63 @@ func conflict(p *program, fence func(from, to driver.Stream), first, second stri
 	p.launch(second, ptr, 4096, b)
 	p.order(b, a)
 	p.free(ptr, a)
+}
+
+// hostConflict does two accesses of one range of page-locked memory on two streams.
+func hostConflict(p *program, fence func(from, to driver.Stream), first, second func(*program, driver.HostMemory, driver.Stream)) {
+	p.Helper()
+	a, b := p.stream(), p.stream()
+	m, err := p.d.HostAlloc(4096)
+	must(p, err)
+	first(p, m, a)
+	fence(a, b)
+	second(p, m, b)
+	must(p, p.d.StreamSynchronize(a))
+	must(p, p.d.StreamSynchronize(b))
+	must(p, p.d.HostFree(m))
+}
+
+func (p *program) kernelWrites(m driver.HostMemory, s driver.Stream) {
+	p.launch("write", m.DevicePtr+100, 16, s)
+}
+
+func (p *program) toHost(m driver.HostMemory, s driver.Stream) {
+	p.copyOfHost(s, func(ptr uint64) error { return p.d.CopyToHostAsync(m.Bytes[64:1088], ptr, s) })
+}
+
+func (p *program) fromHost(m driver.HostMemory, s driver.Stream) {
+	p.copyOfHost(s, func(ptr uint64) error { return p.d.CopyToDeviceAsync(ptr, m.Bytes[64:1088], s) })
+}
+
+// copyOfHost does a copy with a block of the stream's own.
+func (p *program) copyOfHost(s driver.Stream, do func(ptr uint64) error) {
+	p.Helper()
+	ptr := p.alloc(1024, s)
+	must(p, p.d.MemsetAsync(ptr, 1, 1024, s))
+	must(p, do(ptr))
+	p.free(ptr, s)
+}
+
+// Parts of page-locked memory that do not overlap, and reads, need no order. Go's memory is not the
+// device's: its owner orders what copies do to it.
+func TestCopiesOfHostMemoryThatDoNotConflict(t *testing.T) {
+	underEach(t, func(t *testing.T, d *Device) {
+		p := newProgram(t, d)
+		a, b := p.stream(), p.stream()
+		m, err := d.HostAlloc(4096)
+		must(t, err)
+		p.fromHost(m, a)
+		p.fromHost(m, b)
+		p.launch("write", m.DevicePtr+2000, 100, a)
+		p.launch("read", m.DevicePtr+1000, 50, b)
+		own := make([]byte, 1024)
+		for _, s := range []driver.Stream{a, b} {
+			p.copyOfHost(s, func(ptr uint64) error { return d.CopyToDeviceAsync(ptr, own, s) })
+		}
+		must(t, d.Synchronize())
+		must(t, d.HostFree(m))
+		p.wantClean()
+	})
 }
 
 func TestOracleSeesMissingFences(t *testing.T) {

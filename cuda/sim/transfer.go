@@ -3,7 +3,9 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -19,6 +21,7 @@ func (d *Device) MemsetAsync(ptr uint64, value byte, n uint64, s driver.Stream) 
 func (d *Device) CopyToDeviceAsync(dst uint64, src []byte, s driver.Stream) error {
 	o := newOp(opToDevice, "copy to device", Writes(dst, uint64(len(src))))
 	o.hostBytes = src
+	d.touchHost(o, core.Read)
 	return d.transfer(mCopyToDeviceAsync, o, s)
 }
 
@@ -27,7 +30,21 @@ func (d *Device) CopyToDeviceAsync(dst uint64, src []byte, s driver.Stream) erro
 func (d *Device) CopyToHostAsync(dst []byte, src uint64, s driver.Stream) error {
 	o := newOp(opToHost, "copy to host", Reads(src, uint64(len(dst))))
 	o.hostBytes = dst
+	d.touchHost(o, core.Write)
 	return d.transfer(mCopyToHostAsync, o, s)
+}
+
+// touchHost adds the host's bytes of a copy, if they are memory of HostAlloc, which kernels and other
+// copies reach too. Go's memory has no address on the device.
+func (d *Device) touchHost(o *op, access core.Access) {
+	if len(o.hostBytes) == 0 {
+		return
+	}
+	pinned := d.host.arena
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(o.hostBytes))) - uintptr(unsafe.Pointer(unsafe.SliceData(pinned.mem)))
+	if at < uintptr(len(pinned.mem)) {
+		o.exec.touches = append(o.exec.touches, Range{Ptr: pinned.base + uint64(at), Bytes: uint64(len(o.hostBytes)), Access: access})
+	}
 }
 
 // CopyOnDeviceAsync copies n bytes from src to dst, which may overlap, in the
