@@ -152,3 +152,72 @@ func deviceFree(rt *fencepost.Runtime) (uint64, error) {
 	free, _, err := rt.Driver().MemInfo()
 	return free, err
 }
+
+// A job whose context ends while it waits to be admitted is told what it waits for: those before it
+// in line, or more memory than is left, with what is kept for jobs inside.
+func TestAJobThatIsNotAdmittedIsToldWhatIsKept(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 5))
+	for _, known := range []bool{false, true} {
+		t.Run(fmt.Sprintf("known %v", known), func(t *testing.T) {
+			rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Guard: fencepost.GuardOff, Budget: 128 * mib})
+			for i := 0; known && i < 60; i++ {
+				n := 1 + random.IntN(30<<20)
+				must.Do(t, rt.Do(t.Context(), "job", func(j *fencepost.Job) error {
+					_, err := fencepost.Alloc[byte](j, n)
+					return err
+				}, fencepost.Admit()))
+			}
+			release, waits := make(chan struct{}), 0
+			var all sync.WaitGroup
+			for i := range 12 { // one after the other, so none is ahead of another
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				entered := make(chan struct{})
+				var once sync.Once
+				ended := make(chan error, 1)
+				name := "job"
+				if !known {
+					name = fmt.Sprint("job ", i)
+				}
+				all.Go(func() {
+					ended <- rt.Do(ctx, name, func(*fencepost.Job) error {
+						once.Do(func() { close(entered) })
+						<-release
+						return nil
+					}, fencepost.Admit())
+				})
+				for inside := false; !inside && ctx.Err() == nil; {
+					select {
+					case <-entered:
+						inside = true
+					case <-time.After(time.Millisecond):
+						if rt.Waiting() > 0 {
+							cancel()
+						}
+					}
+				}
+				if ctx.Err() == nil {
+					t.Cleanup(cancel)
+					continue
+				}
+				cancel()
+				var w *core.WaitError
+				switch err := <-ended; {
+				case err == nil: // it came in at the last moment
+				case !errors.As(err, &w):
+					t.Fatal(err)
+				case w.Wait.Ahead != 0, w.Remaining >= w.Requested+w.Kept:
+					t.Fatalf("nothing says why it waited: %v: %+v", err, *w)
+				default:
+					waits++
+				}
+			}
+			close(release)
+			all.Wait()
+			if waits == 0 {
+				t.Error("no job waited, which shows nothing")
+			}
+		})
+	}
+}

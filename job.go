@@ -351,7 +351,7 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 		}
 		select {
 		case <-patient.Done():
-			return r.endWait(ctx, place, o, tag)
+			return r.endWait(ctx, place, s, o)
 		case <-place.Turn():
 			time.Sleep(leastPause - monotime.Now().Since(looked)) // others may come back meanwhile
 		case <-again:
@@ -365,7 +365,7 @@ func (r *Runtime) tryReserve(ctx context.Context, s *jobState, o *jobOptions, ro
 		if o.bytes == 0 && (o.guess || s.forecast.Runs > 0) { // it needs nothing, or no job has what it could wait for
 			return core.Claim{}, true, nil
 		}
-		if keep := r.inside.headroom(s.forecast.surprise(), r.budget.Limit()); room < o.bytes || room-o.bytes < keep {
+		if room < o.bytes || room-o.bytes < r.kept(s, o) {
 			return core.Claim{}, false, nil
 		}
 	}
@@ -378,6 +378,14 @@ func (r *Runtime) tryReserve(ctx context.Context, s *jobState, o *jobOptions, ro
 	return claim, true, err
 }
 
+// kept is how many bytes stay free beside a job that is admitted.
+func (r *Runtime) kept(s *jobState, o *jobOptions) uint64 {
+	if !o.admit {
+		return 0
+	}
+	return r.inside.headroom(s.forecast.surprise(), r.budget.Limit())
+}
+
 // leave is the last step of an admitted job: those who wait may know more now.
 func (r *Runtime) leave(s *jobState) {
 	if s.forecast != nil && s.forecast.admitted {
@@ -387,15 +395,15 @@ func (r *Runtime) leave(s *jobState) {
 }
 
 // endWait is the end of a wait that got nothing. A job that has others before it takes nothing.
-func (r *Runtime) endWait(ctx context.Context, place *line.Place, o *jobOptions, tag core.Tag) (core.Claim, error) {
-	mayTry, at, bytes := place.MayTry(), place.Standing(), o.bytes
+func (r *Runtime) endWait(ctx context.Context, place *line.Place, s *jobState, o *jobOptions) (core.Claim, error) {
+	mayTry, at, bytes, tag := place.MayTry(), place.Standing(), o.bytes, s.tag
 	wait := core.Wait{For: at.Waited, Ahead: at.Ahead, AheadBytes: at.Bytes, First: core.Tag(at.First), Learning: o.guess}
 	switch err := ctx.Err(); {
 	case err != nil:
 		stood := r.budget.Explain(bytes, tag)
 		return core.Claim{}, &core.WaitError{Requested: bytes, Tag: tag, Wait: wait, Limit: stood.Limit,
-			Remaining: stood.Remaining,
-			Holders:   stood.Holders, MoreHolders: stood.MoreHolders, MoreBytes: stood.MoreBytes, Err: err}
+			Remaining: stood.Remaining, Kept: r.kept(s, o),
+			Holders: stood.Holders, MoreHolders: stood.MoreHolders, MoreBytes: stood.MoreBytes, Err: err}
 	case mayTry, at.Ahead == 0:
 		wait.Ahead, wait.AheadBytes, wait.First = 0, 0, ""
 		over, cancel := context.WithCancel(refuse.AfterWait(ctx, wait))

@@ -223,9 +223,11 @@ type WaitError struct {
 	Tag       Tag
 	Wait      Wait
 	// Limit is the budget when the wait of a job ended, and Remaining what a request could get of it
-	// then. If Wait.Ahead is not zero, Remaining may have sufficed. All of these fields are zero
-	// where there is no budget, or the budget was not what the request waited for.
-	Limit, Remaining uint64
+	// then. Kept is how much of that had to stay free beside it, for jobs inside that may need more
+	// than they have reserved. So it waited because Wait.Ahead is not zero, or because Remaining is
+	// less than Requested and Kept, if no room came just then. All of these fields are zero where
+	// there is no budget, or the budget was not what the request waited for.
+	Limit, Remaining, Kept uint64
 	// Holders are the largest holders then, largest first; MoreHolders is how many more there were,
 	// and MoreBytes what those held together.
 	Holders                []Holder
@@ -243,6 +245,9 @@ func (e *WaitError) Error() string {
 	}
 	if e.Limit != 0 {
 		wait += fmt.Sprintf("; remaining %s of %s", size.Of(e.Remaining), size.Of(e.Limit))
+	}
+	if e.Kept != 0 {
+		wait += fmt.Sprintf(", %s of that kept for jobs inside, which may need more than they reserved", size.Of(e.Kept))
 	}
 	wait += holdersText(e.Holders, e.MoreHolders, e.MoreBytes)
 	return fmt.Sprintf("a request of %s for %s: %s: %v", size.Of(e.Requested), legible.Value(e.Tag.OrUntagged()), wait,
