@@ -31,9 +31,10 @@ import (
 
 // Open builds the default stack on a device: from the device outwards the
 // backend, logging, the budget, the debug guard, and telemetry, with the layers of
-// Config.Layers between them. The runtime must be closed. An error leaves nothing behind. Open may block on the
-// driver; ctx is for its spans only. A FENCEPOST_ variable that is not known is
-// warned of, with the nearest known name.
+// Config.Layers between them. The runtime must be closed. An error leaves nothing
+// behind, nor does a panic of the program's code. Open may block on the driver; ctx
+// is for its spans only. A FENCEPOST_ variable that is not known is warned of, with
+// the nearest known name.
 //
 // A GPU has one runtime: a second Open of it is a [core.ErrInvalidRequest], by
 // whatever ordinal or driver. Simulated devices are not shared: each Open makes
@@ -51,8 +52,8 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 }
 
 // open is Open without the environment.
-func open(ctx context.Context, cfg Config) (*Runtime, error) {
-	cfg, err := cfg.withDefaults()
+func open(ctx context.Context, cfg Config) (rt *Runtime, err error) {
+	cfg, err = cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -62,24 +63,31 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 		ring:     logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses}
 	r.health = r.newHealthWatch(cfg)
 	r.onClose(flushSpans(cfg)) // the last step of Close: all others may make spans
+	undo := true
+	defer func() { // also if code of the program's panics in a step, or ends the goroutine
+		if undo {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CloseTimeout)
+			defer cancel()
+			err = errors.Join(err, r.unwind(ctx))
+		}
+	}()
 	if err := r.openIncidents(cfg); err != nil {
 		return nil, err
 	}
 	if err := r.openDumps(cfg); err != nil {
-		return nil, errors.Join(err, r.unwind(ctx))
+		return nil, err
 	}
 	if err := r.openLearned(cfg); err != nil {
-		return nil, errors.Join(err, r.unwind(ctx))
+		return nil, err
 	}
 	r.openKernelLog(cfg)
 	r.reporter = r.newReporter(cfg)
 	r.onClose(r.closeKernelLog)
 	r.onClose(r.reporter.Wait) // a dump of the GPU may have been read as late as here
 	if err := r.build(cfg); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CloseTimeout)
-		defer cancel()
-		return nil, errors.Join(fmt.Errorf("opening device %d: %w", cfg.Ordinal, err), r.unwind(ctx))
+		return nil, fmt.Errorf("opening device %d: %w", cfg.Ordinal, err)
 	}
+	undo = false
 	r.built.Store(true)
 	return r, nil
 }

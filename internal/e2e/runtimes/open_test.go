@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -185,6 +186,41 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 				t.Errorf("Open made only %d calls: the test failed none of them", call-1)
 			}
 			return
+		}
+	}
+}
+
+// Code of the program's that panics while Open calls it, or ends the goroutine, leaves nothing
+// behind: the device may be opened again.
+func TestAnOpenThatIsBrokenOffLeavesNothing(t *testing.T) {
+	for end, do := range map[string]func(){"panic": func() { panic("the program's own") }, "Goexit": runtime.Goexit} {
+		layer := func(up core.Resource) (core.Resource, error) { do(); return up, nil }
+		for name, cfg := range map[string]fencepost.Config{
+			"AroundBudget":  {Layers: fencepost.Layers{AroundBudget: []core.Layer{layer}}},
+			"AroundGuard":   {Layers: fencepost.Layers{AroundGuard: []core.Layer{layer}}},
+			"TelemetryLost": {TelemetryLost: func() uint64 { do(); return 0 }},
+		} {
+			t.Run(name+"/"+end, func(t *testing.T) {
+				device := must.Get(sim.Open(sim.Config{Bytes: 64 << 20}))(t)
+				empty := device.Books()
+				cfg.Driver = device
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					defer func() { _ = recover() }()
+					if rt, err := fencepost.Open(t.Context(), cfg); err == nil { // the panic of code that watches is left out
+						_, err = rt.Close(t.Context())
+						must.Do(t, err)
+					}
+				}()
+				<-ended
+				if left := device.Books(); left != empty {
+					t.Errorf("it left %+v", left)
+				}
+				rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{Driver: device}))(t)
+				_, err := rt.Close(t.Context())
+				must.Do(t, err, device.Close())
+			})
 		}
 	}
 }
