@@ -119,7 +119,7 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 	case work == nil:
 		return refuse.Nil(op, "work", "pass the function that does the work")
 	case ctx == nil:
-		return refuse.Nil(op, "ctx", "pass the request's context, or context.Background()")
+		return refuse.NoContext(op, ctx)
 	}
 	s := &jobState{owner: r, rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(names.Bound(name)),
 		began: monotime.Now(), account: core.NewAccount()}

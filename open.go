@@ -420,6 +420,9 @@ func (r *Runtime) Close(ctx context.Context) (core.Leftover, error) {
 	if r == nil {
 		return core.Leftover{}, r.refuseClosed("Close")
 	}
+	if err := refuse.NoContext("Close", ctx); err != nil {
+		return core.Leftover{}, err
+	}
 	if !r.closing.CompareAndSwap(false, true) {
 		return r.awaitClosed(ctx)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // HostBuffer is n values of T in page-locked host memory. Copies from and to
@@ -108,6 +109,9 @@ func (b *HostBuffer[T]) Arg() driver.Arg { return driver.Ptr(b.mem.DevicePtr) }
 func (b *HostBuffer[T]) Free(ctx context.Context) error {
 	if b == nil {
 		return missingHandle("HostBuffer.Free", "buffer")
+	}
+	if err := refuse.NoContext("HostBuffer.Free", ctx); err != nil {
+		return err
 	}
 	if !b.state.CompareAndSwap(hostLive, hostFreeing) && !b.state.CompareAndSwap(hostLeaving, hostFreeing) {
 		return hostFreedTwice(b.runtime, b.Bytes())

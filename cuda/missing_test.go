@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/niltest"
 )
 
@@ -66,4 +68,39 @@ func TestNilWhereSomethingIsNeededIsAnError(t *testing.T) {
 	must(t, x.Free(ctx)) // the listener that there is not is told of nothing
 	b.drain()
 	must(t, other.Release())
+}
+
+// A nil context is refused as a mistake of the caller's, and the call can be made again.
+func TestANilContextIsRefused(t *testing.T) {
+	b := newBench(t)
+	l, host := b.leases(1)[0], b.host(8)
+	var none context.Context
+	for op, call := range map[string]func(ctx context.Context) error{
+		"Acquire": func(ctx context.Context) error {
+			lease, err := b.Streams.Acquire(ctx, "x")
+			if err == nil {
+				err = lease.Release()
+			}
+			return err
+		},
+		"TryAcquire": func(ctx context.Context) error {
+			lease, err := b.Streams.TryAcquire(ctx, "x")
+			if err == nil {
+				err = lease.Release()
+			}
+			return err
+		},
+		"Synchronize": func(ctx context.Context) error { return b.Streams.Synchronize(ctx, l.ID()) },
+		"Capture": func(ctx context.Context) error {
+			g, err := l.Capture(ctx, "none", nil, func(driver.Stream) error { return nil })
+			if err == nil {
+				err = g.Close()
+			}
+			return err
+		},
+		"HostBuffer.Free": host.Free,
+	} {
+		expect.Error(t, call(none), core.ErrInvalidRequest, op)
+		must(t, call(ctx))
+	}
 }

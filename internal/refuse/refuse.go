@@ -1,7 +1,11 @@
 // Package refuse makes the errors of calls that lack an argument, or that a resource cannot do.
 package refuse
 
-import "github.com/fencepost-gpu/fencepost/core"
+import (
+	"context"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
 
 // Nil is the error of a call that was given nil where it needs something: a
 // [core.InvalidRequestError] that names the argument and says what to give.
@@ -24,4 +28,12 @@ func NoRuntime(op string, rt core.AnyRuntime) (*core.Runtime, error) {
 		}
 	}
 	return nil, Nil(op, "runtime", "open a runtime, and look at the error of opening it")
+}
+
+// NoContext is the error of a nil context, and nil of any other.
+func NoContext(op string, ctx context.Context) error {
+	if ctx != nil {
+		return nil
+	}
+	return Nil(op, "ctx", "pass the request's context, or context.Background()")
 }

@@ -224,3 +224,15 @@ func TestAnOpenThatIsBrokenOffLeavesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A Close or TrimPool without a context is refused, and the runtime is as open as before.
+func TestANilContextClosesNothing(t *testing.T) {
+	rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim}))(t)
+	var none context.Context
+	_, err := rt.Close(none)
+	expect.Error(t, err, core.ErrInvalidRequest, "Close")
+	expect.Error(t, rt.TrimPool(none, 0), core.ErrInvalidRequest, "TrimPool")
+	must.Do(t, rt.TrimPool(t.Context(), 0))
+	_, err = rt.Close(t.Context())
+	must.Do(t, err)
+}
