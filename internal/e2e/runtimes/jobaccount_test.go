@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -36,6 +37,14 @@ func (d *deviceLog) Put(r logging.Record) {
 		d.done = append(d.done, r.Event.Device)
 	}
 }
+
+// all is what was put so far.
+func (d *deviceLog) all() []*oplog.DeviceWork {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.done)
+}
+
 func (*deviceLog) Flush(context.Context) error { return nil }
 func (*deviceLog) Close(context.Context) error { return nil }
 func (*deviceLog) Dropped() uint64             { return 0 }
@@ -322,7 +331,7 @@ func modelJobs(t *testing.T, seed uint64, backend fencepost.Backend, guard fence
 				return got.TimedLaunches == got.Launches || got.TimedLaunches+lost() >= got.Launches, rt.ReapPending(limit)
 			})
 			missing += got.Launches - got.TimedLaunches
-			held, launches := m.heldByOthers(log.done)
+			held, launches := m.heldByOthers(log.all())
 			if err != nil || launches != got.TimedLaunches || missing > lost() || got.WaitedOnDevice != held {
 				t.Errorf("seed %d: the device held the job up for %v in %d launches, and it has %+v, %v", seed, held, launches, got, err)
 			}
