@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -156,6 +157,12 @@ type Config struct {
 	// runtime has such memory that may make room. 0 means one second; a negative value refuses at
 	// once. FENCEPOST_PATIENCE, such as 500ms, or -1s.
 	Patience time.Duration
+	// OnShortage, if not nil, is asked for memory before a request, a reservation or a job in line is
+	// refused or waits for the device: bytes is what it lacks memory for. It reports whether it gave
+	// some back. It may free blocks, block, and call the runtime, with ctx: what it does with another
+	// context may ask it again. It is called on the goroutine of the request, from several at a time,
+	// and up to 16 times for one request.
+	OnShortage func(ctx context.Context, bytes uint64) bool
 	// ReservePasses is how many jobs may pass one that waits for a larger reservation ([Reserve])
 	// than there is room for, each of whom fits. 0 serves strictly in the order of their coming.
 	// FENCEPOST_RESERVE_PASSES.

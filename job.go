@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/cures"
 	"github.com/fencepost-gpu/fencepost/internal/line"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
@@ -291,12 +292,14 @@ func (r *Runtime) Waiting() int { return r.line.Len() }
 // block.
 func (r *Runtime) Learning() int { return r.inside.learning() }
 
-// The pauses between two looks of the first that waits: at the device, while something is pending
-// there, and at least, however often it is woken.
 const (
-	firstPause = time.Millisecond
-	lastPause  = 20 * time.Millisecond
+	// leastPause is between two looks of the first that waits, however often it is woken.
 	leastPause = 100 * time.Microsecond
+	// longComing is how long the first that waits hopes for memory that is on its way before it
+	// makes do with less.
+	longComing = 31 * time.Millisecond
+	// mostAnswers is how often the program's function gives memory back for one job.
+	mostAnswers = 16
 )
 
 // reserveWithin reserves in order: who comes later waits until those before have theirs, or have
@@ -311,18 +314,24 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 			return claim, err
 		}
 	}
+	if o.wait <= 0 {
+		return r.Reserve(cures.Impatient(ctx), o.bytes, tag)
+	}
 	began := time.Now()                                 // so that it has waited as long as it was told to
-	patient, cancel := context.WithTimeout(ctx, o.wait) // the guard's own patience ends with it
+	patient, cancel := context.WithTimeout(ctx, o.wait) // the room's own patience ends with it
 	defer cancel()
-	if room := r.room(ctx); o.wait <= 0 || room.never(o) {
+	if room := r.room(ctx); room.never(o) {
 		return r.Reserve(patient, o.bytes, tag)
 	}
 	place := r.line.Join(o.bytes, string(tag), began)
 	defer place.Leave()
 	var looked monotime.Instant
-	for pause := firstPause; ; {
-		var again <-chan time.Time
+	var coming monotime.Instant // since when memory is on its way for the first that waits
+	for answers := 0; ; {
+		var pause time.Duration
+		turn := place.Turn()
 		if place.MayTry() {
+			seen := r.shortage.Signs()
 			if o.guess {
 				if err := r.predict(s, o); err != nil {
 					return core.Claim{}, err
@@ -334,7 +343,7 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 				return r.Reserve(patient, o.bytes, tag)
 			}
 			all := *o
-			if none && (o.guess || o.least > 0) && room.bytes >= o.least && (!room.coming || pause == lastPause) {
+			if none && (o.guess || o.least > 0) && room.bytes >= o.least && (!room.coming || coming != 0 && monotime.Now().Since(coming) >= longComing) {
 				o.bytes = min(o.bytes, room.bytes)
 			}
 			claim, ok, err := r.tryReserve(patient, s, o, room.bytes)
@@ -343,19 +352,46 @@ func (r *Runtime) reserveWithin(ctx context.Context, s *jobState, o *jobOptions)
 			}
 			*o = all
 			place.LetPass(room.bytes)
+			if room.bytes < o.bytes && answers < mostAnswers && r.shortage.AskProgram(patient, o.bytes) {
+				answers++
+				continue
+			}
 			looked = monotime.Now()
+			switch {
+			case !room.coming:
+				coming = 0
+			case coming == 0:
+				coming = looked
+			}
 			if room.coming {
-				again = time.After(pause)
-				pause = min(2*pause, lastPause)
+				r.awaitMemory(patient, seen, o, turn)
+				turn, pause = nil, leastPause-monotime.Now().Since(looked)
 			}
 		}
-		select {
-		case <-patient.Done():
-			return r.endWait(ctx, place, s, o)
-		case <-place.Turn():
-			time.Sleep(leastPause - monotime.Now().Since(looked)) // others may come back meanwhile
-		case <-again:
+		if turn != nil {
+			select {
+			case <-patient.Done():
+			case <-turn:
+				pause = leastPause - monotime.Now().Since(looked)
+			}
 		}
+		if patient.Err() != nil {
+			return r.endWait(ctx, place, s, o)
+		}
+		time.Sleep(pause) // others may come back meanwhile
+	}
+}
+
+// awaitMemory waits until the memory is no more as seen, or the line moves. A job that makes do with
+// less looks again when it has hoped for long enough.
+func (r *Runtime) awaitMemory(ctx context.Context, seen cures.Signs, o *jobOptions, turn <-chan struct{}) {
+	if o.guess || o.least > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, longComing)
+		defer cancel()
+	}
+	if _, err := r.shortage.Await(ctx, seen, cures.Job, turn); err != nil {
+		time.Sleep(time.Millisecond) // a failure that lasts shows in the next look
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/cures"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
@@ -245,7 +246,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 		},
 		probe(cfg, telemetry.LayerLog),
 		func(up core.Resource) (core.Resource, error) {
-			// the guard reports refusals: it may cure them
+			// its refusals are told by the guard's Events: see package cures
 			if r.budget, err = budget.New(up, budget.Config{Limit: own, OnTag: r.tags.Used, OnShare: r.setShare}); err != nil {
 				return nil, err
 			}
@@ -272,6 +273,8 @@ func (r *Runtime) buildStack(cfg Config) error {
 	if err != nil {
 		return err
 	}
+	r.shortage = r.budget.Path().Room()
+	r.shortage.Configure(func(s *cures.Setup) { s.Program = cfg.OnShortage })
 	if err := cfg.Layers.check(top, base); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/cures"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/internal/health"
 	"github.com/fencepost-gpu/fencepost/internal/line"
@@ -93,6 +94,7 @@ type Runtime struct {
 	health      *health.Watch
 	refusals    *findings.Refusals
 	line        line.Line // of jobs that wait for their reservation
+	shortage    *cures.Room
 	inside      inside
 	learned     learned
 	jobSpans    telemetry.Jobs

@@ -37,6 +37,7 @@ func (r *tracker) Stats() core.Stats {
 	for _, s := range r.streams.table.everyStream() {
 		st.Events += clamp(s.Events())
 	}
+	r.path.Room().AddTo(&st, r.path.Resource())
 	return st
 }
 

@@ -193,7 +193,8 @@ func TestAnAllocationThatIsOvertakenAndFailsLeavesNothing(t *testing.T) {
 	s := b.leases(2)
 	old := b.alloc(s[0], 256)
 	fail := func() error {
-		b.faults.FailMethod(drivertest.MemAllocAsync, 1, driver.OutOfMemory)
+		b.faults.FailEvery(drivertest.MemAllocAsync, driver.OutOfMemory)
+		defer b.faults.Clear()
 		_, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 256, Stream: s[0].ID()})
 		if !errors.Is(err, core.ErrOutOfMemory) {
 			return errors.Join(errors.New("the allocation did not fail"), err)

@@ -52,7 +52,6 @@ type Resource struct {
 	limitedBy atomic.Pointer[string] // names what bounds the limit; empty if that is the budget itself
 
 	refusals atomic.Uint64
-	repeated atomic.Uint64 // failures of the upstream that were tried again
 
 	path    *path.Path
 	records *path.Records
@@ -76,6 +75,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.SetLimit(cfg.Limit)
 	below := path.Over(upstream, true)
 	r.path = below.Extend(r, share{r})
+	r.path.Room().Join(r, upstream)
 	r.streams.path = r.path
 	r.records, r.part = path.Join[record](below, upstream)
 	r.records.Subscribe(upstream, path.Listener{Hear: r.released})

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/cures"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // lastClaim numbers claims in the process, so that a claim of one budget is
@@ -124,8 +126,8 @@ func unknownClaim(op string, id core.ClaimID) error {
 }
 
 // Reserve takes bytes from the limit and sets them aside for requests that
-// name the claim, whole or not at all. It does not block. Like Allocate it
-// asks the upstream to reap once before it refuses; what is pending cannot
+// name the claim, whole or not at all. Like Allocate it looks for memory before it refuses, and may
+// wait for the device meanwhile. What is pending cannot
 // be lent to it, because a claim names no stream. Errors:
 // core.InvalidRequestError for zero bytes, core.OutOfBudgetError.
 func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
@@ -133,16 +135,20 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 		return core.Claim{}, &core.InvalidRequestError{Op: "Reserve", Field: "bytes", Reason: "zero bytes: reserve at least one"}
 	}
 	tag = tag.OrUntagged()
-	short := r.setAside(bytes, tag)
-	if short != nil {
-		reaped := r.upstream.ReapPending(ctx)
-		short = r.setAside(bytes, tag)
-		for looks := 0; short != nil; looks++ {
-			if !short.look() || looks == maxLooks {
-				return core.Claim{}, r.refuse(ctx, &core.Request{Bytes: bytes, Requested: bytes, Tag: tag}, short, reaped)
-			}
-			short = r.setAside(bytes, tag)
+	req := core.Request{Bytes: bytes, Requested: bytes, Tag: tag}
+	room := r.path.Room()
+	search, err := room.Seek(ctx, cures.Want{Request: &req, Reserves: true}, func() error {
+		if short := r.setAside(bytes, tag); short != nil {
+			return short
 		}
+		return nil
+	})
+	if short := r.shortageIn(err); short != nil {
+		wait := refuse.WaitOf(refuse.Waited(err, refuse.WaitIn(ctx), bytes, tag))
+		err = r.refuse(ctx, &req, short, wait, search.Reaped())
+	}
+	if room.Tell(ctx, search, &req, err); err != nil {
+		return core.Claim{}, err
 	}
 	c := &claim{id: core.ClaimID(lastClaim.Add(1)), tag: tag, bytes: bytes, ledger: &r.ledger, unspent: bytes}
 	r.claims.add(c)

@@ -143,12 +143,13 @@ func TestAFailedReapIsNotSwallowed(t *testing.T) {
 	fake := coretest.NewFake(0)
 	r := newBudget(t, fake, Config{Limit: 100})
 	ctx := context.Background()
+	mustAllocate(t, r, core.Request{Bytes: 40})
 	fake.FailNext("ReapPending", errLost)
-	if _, err := r.Allocate(ctx, core.Request{Bytes: 101}); !errors.Is(err, core.ErrOutOfBudget) || !errors.Is(err, core.ErrSticky) {
+	if _, err := r.Allocate(ctx, core.Request{Bytes: 61}); !errors.Is(err, core.ErrOutOfBudget) || !errors.Is(err, core.ErrSticky) {
 		t.Errorf("refused allocation: %v", err)
 	}
 	fake.FailNext("ReapPending", errLost)
-	if _, err := r.Reserve(ctx, 101, ""); !errors.Is(err, core.ErrOutOfBudget) || !errors.Is(err, core.ErrSticky) {
+	if _, err := r.Reserve(ctx, 61, ""); !errors.Is(err, core.ErrOutOfBudget) || !errors.Is(err, core.ErrSticky) {
 		t.Errorf("refused reservation: %v", err)
 	}
 	fake.FailNext("Allocate", errMemory, errMemory)
@@ -159,7 +160,7 @@ func TestAFailedReapIsNotSwallowed(t *testing.T) {
 	fake.FailNext("Allocate", errMemory)
 	fake.FailNext("ReapPending", errLost)
 	mustAllocate(t, r, core.Request{Bytes: 1}) // it worked after all
-	wantCharged(t, r, 1)
+	wantCharged(t, r, 41)
 }
 
 func TestMalformedRequestsNeverReachTheLedger(t *testing.T) {

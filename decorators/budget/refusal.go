@@ -14,9 +14,12 @@ import (
 const namedHolders = 5
 
 // refuse makes the explained error of a refusal, counts it and reports it to
-// the event sink, once. reaped is the error of the reap before it, if any.
-func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortage, reaped error) error {
-	err := alsoReap(refuse.Budget(short.refusal()), reaped)
+// the event sink, once. waited is how the request waited, and reaped the error of the reap before
+// the refusal, if any.
+func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortage, waited core.Wait, reaped error) error {
+	e := *short.refusal()
+	e.Wait = waited
+	err := alsoReap(refuse.Budget(&e), reaped)
 	r.refusals.Add(1)
 	if r.events != nil {
 		r.events.Emit(ctx, oplog.Event{Op: oplog.OpRefusal, Layer: "budget", Time: time.Now(), Ordinal: r.Ordinal(),
@@ -92,15 +95,14 @@ func largest(holders []core.Holder) (named []core.Holder, more, bytes uint64) {
 // followed is left out: one call has failed once, or not at all. Charged may exceed Limit by
 // what is lent in stream order, and after the limit was lowered.
 func (r *Resource) Stats() core.Stats {
-	repeated := r.repeated.Load()
 	s := r.upstream.Stats()
-	s.Failures -= min(s.Failures, repeated)
 	claims, unspent := r.claims.totals()
 	s.Limit, s.Charged = r.Limit(), r.charged()
 	s.Claims += claims
 	s.Claimed += unspent
 	s.Refusals += r.refusals.Load()
 	s.Underflows += r.ledger.underflows.Load()
+	r.path.Room().AddTo(&s, r)
 	return s
 }
 

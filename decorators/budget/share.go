@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/path"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // share is the budget's share of the path. It serves what needs no recall of others' credit, in a
@@ -27,10 +28,6 @@ type keep struct {
 	claim *claim
 	grant grant
 	held  bool // the grant
-	// cured: reaped is the error of the reap that was made for the error first.
-	cured         bool
-	first, reaped error
-	looks         int // that found room
 }
 
 func (k *keep) undo() {
@@ -186,20 +183,16 @@ func (s *shortage) As(target any) bool {
 // refusal is the explanation, made if there is none yet.
 func (s *shortage) refusal() *core.OutOfBudgetError {
 	if s.explained == nil {
-		s.look()
+		s.Look()
 	}
 	return s.explained
 }
 
-// maxLooks is how often one request tries again because a look at the books found room for it.
-// Others may take that each time.
-const maxLooks = 16
-
-// look explains the shortage, and reports whether there is room for the request by now: then it is
+// Look explains the shortage, and reports whether there is room for the request by now: then it is
 // worth another try. Bytes that no stream's books had when they were read are on their way from one
 // to another. The explanation counts them as live, so that its figures are those of the account
 // that refused.
-func (s *shortage) look() (room bool) {
+func (s *shortage) Look() (room bool) {
 	e := s.of.explain(s)
 	if s.explained = e; e.Remaining < e.Requested {
 		return false
@@ -217,29 +210,11 @@ func (r *Resource) shortageIn(err error) *shortage {
 	return nil
 }
 
-// Cure gives the charge back, which others may need while memory is sought, and reaps, once: what
-// lacks may be on its way. From then on it looks at the books after each try that lacked budget. A
-// request is refused only if that look finds no room either.
-func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
-	short := s.r.shortageIn(err)
-	if o.Free || short == nil && !errors.Is(err, core.ErrOutOfMemory) {
-		return false
+// Yield gives the charge back, which others may need while memory is sought.
+func (s share) Yield(o *path.Op) {
+	if k, _ := o.Kept(s.r.path).(*keep); k != nil {
+		k.undo()
 	}
-	k := s.keepOf(o)
-	k.undo()
-	if k.cured {
-		if short == nil || !short.look() || k.looks == maxLooks {
-			return false
-		}
-		k.looks++
-		return true
-	}
-	k.cured, k.first = true, err
-	k.reaped = s.r.upstream.ReapPending(ctx)
-	if short == nil {
-		s.r.repeated.Add(1) // the upstream fails once more than is told
-	}
-	return true
 }
 
 // Settle gives the charge of a refused allocation back and explains the refusal, counts a block as live that was asked
@@ -261,17 +236,11 @@ func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 	}
 	defer s.drop(o, k)
 	k.undo()
-	short := s.r.shortageIn(err)
-	switch {
-	case short == nil:
-	case k.cured && s.r.shortageIn(k.first) == nil:
-		s.r.repeated.Add(^uint64(0)) // it is told
-		err = k.first
-	default:
-		return s.r.refuse(ctx, &o.Request, short, k.reaped)
+	if short := s.r.shortageIn(err); short != nil {
+		return s.r.refuse(ctx, &o.Request, short, refuse.WaitOf(err), o.Reaped())
 	}
 	s.r.nameHolders(err)
-	return alsoReap(err, k.reaped)
+	return alsoReap(err, o.Reaped())
 }
 
 // alsoReap adds the error of the reap, if any, to err: it may be the reason,

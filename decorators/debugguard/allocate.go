@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/cures"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
@@ -110,7 +111,7 @@ func (r *Resource) mayIsolate(ctx context.Context, spare uint64) bool {
 		return limit == 0 || unsigned(r.forwarded.isolation.Load())+spare <= limit/isolationShare
 	}
 	switch {
-	case r.forwarded.waiting.Load() > 0:
+	case r.path.Room().Waiting() > 0:
 		return false
 	case within():
 		return true
@@ -131,10 +132,10 @@ func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l cana
 			r.count.isolated.Add(1)
 			return b, wide, true, nil
 		}
-		if req.Isolated || !outOfMemory(err) && !errors.Is(err, errors.ErrUnsupported) {
+		if req.Isolated || !cures.Short(err) && !errors.Is(err, errors.ErrUnsupported) {
 			return b, l, false, err
 		}
-		if outOfMemory(err) { // the rest is no failure of the device's
+		if cures.Short(err) { // the rest is no failure of the device's
 			r.hide(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/cures"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
@@ -135,9 +136,10 @@ func (r *Resource) post(ctx context.Context, freed *ledger.Record) {
 	if !r.below.Leased(freed.Stream()) {
 		return
 	}
-	b, err := r.upstream.Allocate(ctx, core.Request{Bytes: canarySize(freed), Stream: freed.Stream(), Tag: CanaryTag, Withheld: true})
+	b, err := r.upstream.Allocate(cures.Without(ctx), core.Request{Bytes: canarySize(freed), Stream: freed.Stream(),
+		Tag: CanaryTag, Withheld: true})
 	if err != nil {
-		if outOfMemory(err) {
+		if cures.Short(err) {
 			r.hide(err)
 		}
 		return

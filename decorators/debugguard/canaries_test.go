@@ -142,13 +142,13 @@ func TestCanariesAreGivenUpFirst(t *testing.T) {
 		b := newBench(t, debugguard.Hunt, watchedGaps)
 		b.churned(100)
 		before := b.guard.GuardStats()
-		b.fake.FailNext("Allocate", refusal)
+		b.fake.FailNext("Allocate", refusal, refusal) // the second comes after a reap
 		b.free(b.alloc(512))
 		after := b.guard.GuardStats()
 		if after.Canaries.Blocks != 0 || after.Evicted != before.Evicted || after.Relieved != 1 || after.GivenUp.Bytes != before.Canaries.Bytes || after.GivenUp.Blocks != before.Canaries.Blocks || before.Canaries.Bytes == 0 {
 			t.Errorf("%s: before %+v, after %+v", name, before, after)
 		}
-		b.fake.FailNext("Allocate", refusal)
+		b.fake.FailNext("Allocate", refusal, refusal) // the second comes after a reap
 		b.free(b.alloc(512))
 		if g := b.guard.GuardStats(); g.Relieved != 2 || g.Evicted == before.Evicted || g.GivenUp.Bytes <= after.GivenUp.Bytes {
 			t.Errorf("%s: quarantine did not follow: %+v", name, g)

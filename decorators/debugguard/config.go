@@ -80,7 +80,8 @@ type Advanced struct {
 	RedZone uint64
 	// Patience is how long a request that would be refused waits in all for the device to
 	// come to memory that is freed, as long as some is on its way that may make room, and no
-	// longer than its context. Zero means DefaultPatience, a negative value that no request waits.
+	// longer than its context. It holds for the whole stack, below the guard, too. Zero means
+	// DefaultPatience, a negative value that no request waits.
 	Patience time.Duration
 	// UpkeepInterval is how often ages and verdicts are looked at in the
 	// background, while anything is in quarantine or a verdict is awaited, ten

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
@@ -87,7 +88,7 @@ func (r *Resource) shrink(ctx context.Context, incoming uint64, stop func() bool
 func (r *Resource) makeRoom(ctx context.Context, bytes uint64) bool {
 	r.followPeak(bytes)
 	limit := r.quarantineLimit()
-	if bytes > limit || r.forwarded.waiting.Load() > 0 {
+	if bytes > limit || r.path.Room().Waiting() > 0 {
 		return false
 	}
 	r.enforceLimit(ctx, bytes)
@@ -218,4 +219,42 @@ func (r *Resource) leave(rec *ledger.Record) {
 	rec.Unlock()
 	r.quarantine.endStay(rec, r.cfg.Advanced.Now())
 	r.count.evicted.Add(1)
+}
+
+// forwardedFrees are what goes by the frees that the upstream has not released yet.
+type forwardedFrees struct {
+	// isolation is the bytes that isolated blocks take beyond what callers have
+	// live of them: what fills their units up, and all of those that were freed
+	// and are not unmapped.
+	isolation atomic.Int64
+}
+
+// forwardFree frees a guarded block at the upstream.
+func (r *Resource) forwardFree(ctx context.Context, rec *ledger.Record) (b core.Block, err error) {
+	rec.Guard.Forwarded.Store(true)
+	if rec.Guard.Isolated {
+		r.forwarded.isolation.Add(int64(rec.Bytes))
+	}
+	returned := false
+	defer func() {
+		if (err != nil || !returned && !r.gone(rec)) && rec.Guard.Forwarded.CompareAndSwap(true, false) {
+			if rec.Guard.Isolated {
+				r.forwarded.isolation.Add(-int64(rec.Bytes))
+			}
+		}
+	}()
+	b, err = r.upstream.Deallocate(ctx, rec.Inner())
+	returned = true
+	return b, err
+}
+
+// noteReleased notes that the upstream has released a guarded block.
+func (r *Resource) noteReleased(rec *ledger.Record) {
+	spare := rec.Guard.Layout.Total() - rec.Bytes
+	if rec.Guard.Forwarded.CompareAndSwap(true, false) {
+		spare += rec.Bytes
+	}
+	if rec.Guard.Isolated {
+		r.forwarded.isolation.Add(-int64(spare))
+	}
 }

@@ -11,5 +11,5 @@ func (r *Resource) Ticking() bool { return r.upkeep.armed.Load() }
 
 // Forwarded is what isolated blocks take beyond what is live, and how many wait.
 func (r *Resource) Forwarded() (isolation, waiting int64) {
-	return r.forwarded.isolation.Load(), r.forwarded.waiting.Load()
+	return r.forwarded.isolation.Load(), r.path.Room().Waiting()
 }

@@ -181,8 +181,8 @@ func TestARequestDoesNotWaitForWhatCannotHelp(t *testing.T) {
 			b.free(b.alloc(c.freed))
 			reaps := l.asked.Load()
 			expect.ErrorOf(b.guard.Allocate(ctx, core.Request{Bytes: 4096}))(t, core.ErrOutOfBudget)
-			if n := l.asked.Load() - reaps; n > 0 {
-				t.Errorf("the device was asked %d times", n)
+			if n := l.asked.Load() - reaps; n > 1 {
+				t.Errorf("the device was asked %d times, and once is no wait", n)
 			}
 			if s := b.guard.Stats(); len(told.all) != 1 || told.all[0].Relieved || told.all[0].Requested != 4096 || s.Refusals != 1 || s.MemoryWaits != 0 {
 				t.Errorf("one refusal: events %+v, %d counted, %d waits", told.all, s.Refusals, s.MemoryWaits)

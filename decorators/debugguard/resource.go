@@ -15,7 +15,9 @@ import (
 
 // Resource is the guard. It is safe for concurrent use.
 type Resource struct {
-	upstream core.Resource
+	// foundBelow: layers beneath look for memory themselves.
+	foundBelow bool
+	upstream   core.Resource
 	// uses is whom it calls for launches: the upstream, or who that would pass them on to.
 	uses path.Uses
 	cfg  Config
@@ -86,6 +88,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.watches = [...]watching{{r: r}, {r: r, readsOnly: true}}
 	below := path.Over(upstream, true)
 	r.path = below.Extend(r, share{r})
+	r.joinRoom()
 	records, part := path.Join[ledger.Part](below, upstream)
 	r.records = records
 	r.ledger = ledger.New(&r.gate, records, part, cfg.Advanced.Tombstones)

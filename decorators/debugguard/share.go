@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/cures"
 	"github.com/fencepost-gpu/fencepost/internal/path"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
@@ -34,10 +35,9 @@ type choice struct {
 	stacked bool
 	stack   core.Stack
 	span    core.SpanContext
-	// unguarded: there was no memory for the red zones; waited, unless nil, is how long it was waited for.
+	// unguarded: there was no memory for the red zones.
 	unguarded bool
 	waited    core.Wait // of what was tried before
-	relief    *relief
 }
 
 // freeing is what the guard keeps of the free of a block that it has retired and that has more than its record.
@@ -275,12 +275,13 @@ func (s share) Prepare(ctx context.Context, o *path.Op) error {
 			if err == nil {
 				return nil
 			}
-			if !outOfMemory(err) {
+			if !cures.Short(err) {
 				return err
 			}
 			r.hide(err) // the block goes without red zones
 			k.unguarded = true
 			k.waited = refuse.WaitOf(err)
+			o.Waited = k.waited != core.Wait{}
 		}
 	}
 	o.Lane.Lock()
@@ -298,38 +299,15 @@ func (s share) Prepare(ctx context.Context, o *path.Op) error {
 	return nil
 }
 
-// Cure finds memory for a request that was refused.
-func (s share) Cure(ctx context.Context, o *path.Op, err error) bool {
-	if o.Free || o.Lacks == s.r.path || !curable(err) {
-		return false
-	}
-	k, _ := o.Kept(s.r.path).(*choice)
-	if k == nil {
-		k = new(choice)
-		o.Keep(s.r.path, k)
-	}
-	if k.relief == nil {
-		k.relief = s.r.newRelief(want{&o.Request, !o.Request.Isolated, k.waited == core.Wait{}}, s.r.given(), err)
-		o.Settles(s.r.path)
-	}
-	if !s.r.relieves(ctx, k.relief, err) {
-		return false
-	}
-	if !refused(err) || o.Lacks.Calls() { // else the layer that refused has not told it yet
-		s.r.hide(err)
-	}
-	return true
-}
+// Yield has nothing to give back: the guard keeps no memory for an operation.
+func (s share) Yield(*path.Op) {}
 
 // Settle ends what was done for an allocation, and a free that failed.
-func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
+func (s share) Settle(_ context.Context, o *path.Op, err error) error {
 	if o.Free {
 		return s.settleFree(o, err)
 	}
 	if k, _ := o.Kept(s.r.path).(*choice); k != nil {
-		if k.relief != nil {
-			err = s.r.endRelief(ctx, k.relief, err)
-		}
 		switch {
 		case err != nil:
 			err = refuse.Waited(err, k.waited, o.Request.Bytes, o.Request.Tag)
@@ -341,9 +319,6 @@ func (s share) Settle(ctx context.Context, o *path.Op, err error) error {
 				s.r.tellStack(o.Block.Bytes, o.Block.Tag, k.stack)
 			}
 		}
-	}
-	if err != nil {
-		s.r.passRefusal(ctx, &o.Request, err)
 	}
 	return err
 }

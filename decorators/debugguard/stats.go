@@ -2,7 +2,6 @@ package debugguard
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -63,9 +62,7 @@ func (r *Resource) Stats() core.Stats {
 	s.CrossStream = less(s.CrossStream, crossings)
 	s.Refusals = less(s.Refusals, refusals)
 	s.Failures = less(s.Failures, failures)
-	s.MemoryWaits += r.count.waits.Load()
-	s.MemoryWaitsServed += r.count.waitsServed.Load()
-	s.MemoryWaitTime += time.Duration(r.count.waited.Load())
+	r.path.Room().AddTo(&s, r)
 	return s
 }
 
@@ -86,14 +83,11 @@ func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
 // counters only grow.
 type counters struct {
 	guarded, unguarded, verified, unchecked atomic.Uint64
-	findings, relieved, evicted, retried    atomic.Uint64
+	findings, evicted, retried              atomic.Uint64
 	ownLaunches, ownAborts, ownCrossings    atomic.Uint64
 	hiddenRefusals, hiddenFailures          atomic.Uint64
 	captured, draws, delays                 atomic.Uint64
 	isolated, notIsolated                   atomic.Uint64
-	// waits for the device of requests, those of them that were served, and their time.
-	waits, waitsServed atomic.Uint64
-	waited             atomic.Int64
 }
 
 // GuardStats is what the guard did and holds.
@@ -156,7 +150,7 @@ func (r *Resource) GuardStats() GuardStats {
 		Verified:     r.count.verified.Load(),
 		Unchecked:    r.count.unchecked.Load(),
 		Findings:     r.count.findings.Load(),
-		Relieved:     r.count.relieved.Load(),
+		Relieved:     r.path.Room().Relieved(),
 		Evicted:      r.count.evicted.Load(),
 		Retried:      r.count.retried.Load(),
 		Captured:     r.count.captured.Load(),

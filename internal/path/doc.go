@@ -38,11 +38,9 @@
 //   - Prepare is called of the layer that declined. It gets what the layer lacked: a captured stack, a
 //     grant, a page, the lock of a busy stream waited for once. It may do all of the layer's part and of those beneath
 //     ([Op.Got]): a backend makes a block with calls of the driver, a guard one between red zones. It may
-//     block as the operation may. Its error ends the operation, unless a layer knows a cure.
-//   - Cure is told of an error of Prepare, in the layers that were asked, the innermost first: reap, give up
-//     quarantine, wait for what is pending. It reports whether the operation is worth another try, and keeps in the
-//     operation how often it has helped, so that the chain ends. A charge is given back meanwhile. It neither
-//     counts nor logs refusals.
+//     block as the operation may. Its error ends the operation, unless it is a want of memory that a cure helps.
+//   - Yield is called of the layers that were asked, the innermost first, before the stack's [cures.Room] looks
+//     for memory. The layer gives its charge back meanwhile.
 //   - Settle is called when the operation has ended: with an error in all layers that were asked, and otherwise
 //     in those that wished so. A layer gives back what it keeps, explains the error, once, and does
 //     what must not be done under the lock: it writes to sinks, tells listeners. Code of the user's that panics
@@ -64,7 +62,8 @@
 // # Who takes part
 //
 // A backend makes a Path with [New], and each layer above it one with [Path.Extend], over that of its upstream ([Over]).
-// Nothing is found by walking Unwrap: a [core.Resource] that has no path of its own, such as a user's
-// decorator, splits the path. Its calls are the innermost layer of the path above, whose
-// Prepare makes them, and so begin the path beneath.
+// A [core.Resource] that has no path of its own, such as a user's decorator, splits the path. Its
+// calls are the innermost layer of the path above, whose Prepare makes them, and so begin the path
+// beneath. Both paths share the room of cures. The lower one looks for memory, and marks the error
+// of a request that it refuses, so that the upper one does not look again.
 package path

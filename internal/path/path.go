@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/cures"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/usercode"
 )
@@ -39,6 +40,8 @@ type Op struct {
 	NotAtOnce bool
 	// Late: its context was made by a [Contexts].
 	Late bool
+	// Waited: a layer has waited for memory for the operation already.
+	Waited bool
 	// Then, if the backend sets it, is called with Block when the lane is not locked any more.
 	Then func(core.Block)
 	// Span is that of the caller's context, zero unless it is sampled, which Traced says.
@@ -51,6 +54,7 @@ type Op struct {
 	// that is one in timedEach, and all in sampled traces or with something to settle.
 	Timed bool
 
+	search  *cures.Search
 	settles uint8 // a bit for each layer
 	keeps   bool
 	kept    [maxLayers]any
@@ -62,6 +66,15 @@ func (o *Op) Took() time.Duration { return o.Ended.Since(o.Began) }
 
 // Settles has the layer of a path called once the operation is served and the lane is unlocked.
 func (o *Op) Settles(p *Path) { o.settles |= 1 << p.number }
+
+// Reaped is the error of the reap that was made because the operation lacked memory, nil if there is
+// none.
+func (o *Op) Reaped() error {
+	if o.search == nil {
+		return nil
+	}
+	return o.search.Reaped()
+}
 
 // Keep keeps what a layer of the path has got for the operation, until that has ended.
 func (o *Op) Keep(p *Path, what any) { o.kept[p.number], o.keeps = what, true }
@@ -99,23 +112,23 @@ type Layer interface {
 	Deallocate(o *Op) bool
 	// Prepare gets what the layer lacked to serve o. No lock is held.
 	Prepare(context.Context, *Op) error
-	// Cure is told of an error of the Prepare of this layer or one beneath, and reports whether another try is
-	// worth it. No lock is held.
-	Cure(context.Context, *Op, error) bool
+	// Yield gives back what the layer keeps of an operation that lacks memory, while that is sought:
+	// others may need it. No lock is held.
+	Yield(*Op)
 	// Settle is called when the operation has ended, without a lock, of the innermost layer first: with an error of
 	// each layer that was asked, which gives back what it keeps and may explain the error, and otherwise of
 	// those that asked for it ([Op.Settles]).
 	Settle(context.Context, *Op, error) error
 }
 
-// Simple is a layer that lacks nothing, cures nothing and has nothing to settle, for others to embed.
+// Simple is a layer that lacks nothing, keeps nothing and has nothing to settle, for others to embed.
 type Simple struct{}
 
 // Prepare has nothing to get.
 func (Simple) Prepare(context.Context, *Op) error { return nil }
 
-// Cure knows no cure.
-func (Simple) Cure(context.Context, *Op, error) bool { return false }
+// Yield has nothing to give back.
+func (Simple) Yield(*Op) {}
 
 // Settle leaves the error as it is.
 func (Simple) Settle(_ context.Context, _ *Op, err error) error { return err }
@@ -131,6 +144,8 @@ type Path struct {
 	resource core.Resource
 	lanes    *withShared
 	layers   *atomic.Int32 // of all paths over the backend
+	room     *cures.Room
+	segment  int // of those that share the room
 	number   int
 	// down are the layers, the backend first and the path's own last.
 	down []*Path
@@ -145,7 +160,8 @@ type Resource interface {
 
 // New is the path of a backend.
 func New(backend core.Resource, layer Layer, lanes Lanes) *Path {
-	p := &Path{Layer: layer, resource: backend, lanes: &withShared{Lanes: lanes}, layers: new(atomic.Int32)}
+	p := &Path{Layer: layer, resource: backend, lanes: &withShared{Lanes: lanes}, layers: new(atomic.Int32),
+		room: cures.New()}
 	p.layers.Store(BackendPart + 1)
 	p.down = []*Path{p}
 	return p
@@ -173,6 +189,12 @@ func Over(upstream core.Resource, needsRecord bool) *Path {
 	if p == nil || p.layers.Load() == maxLayers || needsRecord && !hasRoom(upstream) {
 		f := &foreign{upstream: upstream}
 		f.path = New(upstream, f, nil)
+		for below := upstream; below != nil; below = below.Unwrap() {
+			if q := Of(below); q != nil {
+				f.path.room, f.path.segment = q.room, q.room.Split()
+				break
+			}
+		}
 		return f.path
 	}
 	return p
@@ -180,7 +202,8 @@ func Over(upstream core.Resource, needsRecord bool) *Path {
 
 // Extend is the path of a layer above p. It is for construction.
 func (p *Path) Extend(resource core.Resource, layer Layer) *Path {
-	above := &Path{Below: p, Layer: layer, resource: resource, lanes: p.lanes, layers: p.layers, number: int(p.layers.Add(1)) - 1}
+	above := &Path{Below: p, Layer: layer, resource: resource, lanes: p.lanes, layers: p.layers,
+		room: p.room, segment: p.segment, number: int(p.layers.Add(1)) - 1}
 	above.down = slices.Concat(p.down, []*Path{above})
 	return above
 }
@@ -199,6 +222,12 @@ func (p *Path) Calls() bool {
 	_, calls := p.Layer.(*foreign)
 	return calls
 }
+
+// Room is where the stack looks for memory.
+func (p *Path) Room() *cures.Room { return p.room }
+
+// Resource is the layer.
+func (p *Path) Resource() core.Resource { return p.resource }
 
 // Number is which part of each lane is the layer's.
 func (p *Path) Number() int { return p.number }
@@ -253,7 +282,7 @@ func (o *Op) begin(l *Lane, free bool, span core.SpanRef, began monotime.Instant
 	o.Timed = *begun%timedEach == 0 || o.Traced
 	*begun++
 	o.Record, o.Engine, o.Lacks, o.Got = nil, nil, nil, nil
-	o.AtOnce, o.NotAtOnce, o.Late, o.settles = false, false, false, 0
+	o.AtOnce, o.NotAtOnce, o.Late, o.Waited, o.settles = false, false, false, false, 0
 	if o.Then != nil {
 		o.Then = nil
 	}
@@ -306,7 +335,7 @@ func (p *Path) end(ctx context.Context, o *Op, served bool, err error, b *core.B
 		if !ended {
 			p.abandon(context.WithoutCancel(ctx), o, served, asked)
 		}
-		o.Record, o.Engine, o.Then = nil, nil, nil
+		o.Record, o.Engine, o.Then, o.search = nil, nil, nil, nil
 		if o.keeps {
 			o.kept = [maxLayers]any{}
 		}
@@ -316,9 +345,12 @@ func (p *Path) end(ctx context.Context, o *Op, served bool, err error, b *core.B
 		if from := len(p.down) - len(o.Lacks.down) + 1; from > len(asked) {
 			asked = p.down[len(p.down)-from:]
 		}
-		if err = o.Lacks.Prepare(ctx, o); err == nil || cured(ctx, asked, o, err) {
+		if err = o.Lacks.Prepare(ctx, o); err == nil || p.cured(ctx, asked, o, err) {
 			err, served = nil, p.try(o)
 		}
+	}
+	if o.search != nil {
+		err = o.search.End(err)
 	}
 	if err == nil {
 		asked = p.down
@@ -328,6 +360,9 @@ func (p *Path) end(ctx context.Context, o *Op, served bool, err error, b *core.B
 	}
 	if err != nil || o.settles != 0 {
 		err = settle(ctx, asked, o, err)
+	}
+	if o.search != nil || err != nil && !o.Free {
+		err = p.tell(ctx, o, err)
 	}
 	if err == nil {
 		*b = o.Block
@@ -346,14 +381,35 @@ func (p *Path) try(o *Op) bool {
 	return p.Layer.Allocate(o)
 }
 
-// cured asks the layers for a cure, the innermost first.
-func cured(ctx context.Context, asked []*Path, o *Op, err error) bool {
-	for _, p := range asked {
-		if p.Cure(ctx, o, err) {
-			return true
-		}
+// cured looks for memory that an allocation lacks.
+func (p *Path) cured(ctx context.Context, asked []*Path, o *Op, err error) bool {
+	if o.Free || !cures.Short(err) || cures.WasSought(err) {
+		return false
 	}
-	return false
+	for _, layer := range asked {
+		layer.Yield(o)
+	}
+	if o.search == nil {
+		o.search = p.room.Begin(cures.Want{Request: &o.Request, Impatient: o.Waited}, err)
+	}
+	return o.search.Another(ctx, err)
+}
+
+// tell tells of a request that lacked memory, once: the parts of the stack above do not look again.
+func (p *Path) tell(ctx context.Context, o *Op, err error) error {
+	if cures.WasSought(err) {
+		return p.Told(cures.Bare(err))
+	}
+	p.room.Tell(ctx, o.search, &o.Request, err)
+	return p.Told(err)
+}
+
+// Told is the error of a request that lacked memory as the layer above gets it.
+func (p *Path) Told(err error) error {
+	if err != nil && cures.Short(err) && !cures.WasSought(err) && p.room.Above(p.segment) {
+		return cures.Sought(err)
+	}
+	return err
 }
 
 // settle asks all that have to, whatever the program's code does in one of them.
@@ -368,6 +424,9 @@ func settle(ctx context.Context, layers []*Path, o *Op, err error) error {
 
 // abandon gives back a block that its caller does not get.
 func (p *Path) abandon(ctx context.Context, o *Op, served bool, asked []*Path) {
+	if o.search != nil {
+		_ = o.search.End(ErrAbandoned)
+	}
 	if !served {
 		_ = settle(ctx, asked, o, ErrAbandoned)
 	}
@@ -395,6 +454,9 @@ func (f *foreign) Deallocate(o *Op) bool { return o.Got == f.path || o.Decline(f
 
 // Prepare calls the resource.
 func (f *foreign) Prepare(ctx context.Context, o *Op) (err error) {
+	if o.Waited {
+		ctx = cures.Impatient(ctx)
+	}
 	if o.Free {
 		o.Block, err = f.upstream.Deallocate(ctx, o.ID)
 	} else {

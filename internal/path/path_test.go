@@ -30,6 +30,7 @@ const lease = core.StreamID(7)
 func newBackend() *backend {
 	b := &backend{Resource: coretest.NewFake(0), willing: true}
 	b.path = path.New(b, share{b}, b)
+	b.path.Room().Join(b, b.Resource)
 	b.lane.SetPart(path.BackendPart, b)
 	return b
 }
@@ -77,9 +78,8 @@ type above struct {
 	path   *path.Path
 	name   string
 	told   *[]string
-	lacks  int   // tries
-	fails  error // of Prepare
-	cures  int
+	lacks  int    // tries
+	fails  error  // of Prepare
 	panics string // where
 }
 
@@ -136,11 +136,7 @@ func (s shareOf) Prepare(_ context.Context, o *path.Op) error {
 	return s.fails
 }
 
-func (s shareOf) Cure(context.Context, *path.Op, error) bool {
-	s.tell("is asked for a cure")
-	s.cures--
-	return s.cures >= 0
-}
+func (s shareOf) Yield(*path.Op) { s.tell("yields") }
 
 func (s shareOf) Settle(_ context.Context, o *path.Op, err error) error {
 	s.tell("settles")
@@ -228,26 +224,27 @@ func TestWhatLacksIsPreparedAndTriedAgain(t *testing.T) {
 	}
 }
 
-// An error goes to the layers that were asked, the innermost first: for a cure, and in the end to be explained.
+// For want of memory the layers that were asked give back what they keep, the innermost first, and the operation is tried
+// again. In the end they explain the error.
 func TestAnErrorIsCuredOrExplainedByTheLayersThatWereAsked(t *testing.T) {
 	_, lower, upper, told := stack()
-	lower.lacks, lower.fails, upper.cures = 1, errors.New("no memory"), 1
+	lower.lacks, lower.fails = 1, fmt.Errorf("no memory: %w", core.ErrOutOfMemory)
 	must.Get(upper.Allocate(t.Context(), core.Request{Bytes: 9, Stream: lease}))(t)
-	if want := []string{"lower prepares", "lower is asked for a cure", "upper is asked for a cure"}; !slices.Equal(*told, want) {
+	if want := []string{"lower prepares", "lower yields", "upper yields"}; !slices.Equal(*told, want) {
 		t.Errorf("cured: told %q", *told)
 	}
-	*told, lower.lacks, upper.cures = nil, 1, 0
-	if _, err := upper.Allocate(t.Context(), core.Request{Bytes: 9, Stream: lease}); err == nil || err.Error() != "upper: lower: no memory" {
+	*told, lower.lacks, lower.fails = nil, 1, errors.New("misuse")
+	if _, err := upper.Allocate(t.Context(), core.Request{Bytes: 9, Stream: lease}); err == nil || err.Error() != "upper: lower: misuse" {
 		t.Errorf("refused: %v", err)
 	}
-	if want := []string{"lower prepares", "lower is asked for a cure", "upper is asked for a cure", "lower settles", "upper settles"}; !slices.Equal(*told, want) {
+	if want := []string{"lower prepares", "lower settles", "upper settles"}; !slices.Equal(*told, want) {
 		t.Errorf("refused: told %q", *told)
 	}
 	*told, upper.lacks, upper.fails = nil, 1, errors.New("misuse")
 	if _, err := upper.Deallocate(t.Context(), core.BlockID{Generation: 3, AllocStream: lease}); err == nil || err.Error() != "upper: misuse" {
 		t.Errorf("refused above: %v", err)
 	}
-	if want := []string{"upper Deallocate", "upper prepares", "upper is asked for a cure", "upper settles"}; !slices.Equal(*told, want) {
+	if want := []string{"upper Deallocate", "upper prepares", "upper settles"}; !slices.Equal(*told, want) {
 		t.Errorf("refused above: told %q", *told)
 	}
 }

@@ -306,7 +306,7 @@ var jobShortages = []jobShortage{
 		"async | off ledger sample:1 hunt | reap+, claim | ok late",
 	}},
 	{"pending, ends, at once", (*shortJobs).pendingEnds, false, atOnce, nothing, []string{
-		"pool  | off ledger sample:1 hunt | reap, claim  | ok",
+		"pool  | off ledger sample:1 hunt | claim        | ok",
 		"async | off ledger sample:1 hunt | reap, claim! | OutOfBudget [told] refusals:1",
 	}},
 	{"pending, ends, admitted", (*shortJobs).pendingEnds, false, admits, nothing, []string{
@@ -326,33 +326,34 @@ var jobShortages = []jobShortage{
 		"async | off ledger sample:1 hunt | reap+, claim | ok late",
 	}},
 	{"quarantine", (*shortJobs).quarantined, false, waits, nothing, []string{
-		"pool  | off ledger    | claim                                            | ok",
-		"pool  | sample:1 hunt | reap+, claim!, free, reap, claim                 | ok [cured]",
-		"async | off ledger    | reap+, claim                                     | ok",
-		"async | sample:1 hunt | reap+, claim!, free, reap, claim!+, reap+, claim | ok late [cured] waits:1",
+		"pool  | off ledger    | claim                     | ok",
+		"pool  | sample:1 hunt | reap+, free, reap, claim  | ok [cured]",
+		"async | off ledger    | reap+, claim              | ok",
+		"async | sample:1 hunt | reap+, free, reap+, claim | ok late [cured] waits:1",
 	}},
 	{"quarantine, at once", (*shortJobs).quarantined, false, atOnce, nothing, []string{
-		"pool async | off ledger    | reap, claim                      | ok",
-		"pool       | sample:1 hunt | reap, claim!, free, reap, claim  | ok [cured]",
-		"async      | sample:1 hunt | reap, claim!, free, reap, claim! | OutOfBudget [told] refusals:1",
+		"pool  | off ledger    | claim                    | ok",
+		"async | off ledger    | reap, claim              | ok",
+		"pool  | sample:1 hunt | reap, free, reap, claim  | ok [cured]",
+		"async | sample:1 hunt | reap, free, reap, claim! | OutOfBudget [told] refusals:1",
 	}},
 	{"quarantine, admitted", (*shortJobs).quarantined, false, admits, nothing, []string{
-		"pool  | off ledger    | claim                                            | ok",
-		"pool  | sample:1 hunt | reap+, claim!, free, reap, claim                 | ok [cured]",
-		"async | off ledger    | reap+, claim                                     | ok",
-		"async | sample:1 hunt | reap+, claim!, free, reap, claim!+, reap+, claim | ok late [cured] waits:1",
+		"pool  | off ledger    | claim                     | ok",
+		"pool  | sample:1 hunt | reap+, free, reap, claim  | ok [cured]",
+		"async | off ledger    | reap+, claim              | ok",
+		"async | sample:1 hunt | reap+, free, reap+, claim | ok late [cured] waits:1",
 	}},
 	{"quarantine and pending", (*shortJobs).mixed, false, waits, nothing, []string{
-		"pool  | off ledger    | claim                                            | ok",
-		"pool  | sample:1 hunt | reap+, claim!, free, reap, claim                 | ok [cured]",
-		"async | off ledger    | reap+, claim                                     | ok late",
-		"async | sample:1 hunt | reap+, claim!, free, reap, claim!+, reap+, claim | ok late [cured] waits:1",
+		"pool  | off ledger    | claim                     | ok",
+		"pool  | sample:1 hunt | reap+, free, reap, claim  | ok [cured]",
+		"async | off ledger    | reap+, claim              | ok late",
+		"async | sample:1 hunt | reap+, free, reap+, claim | ok late [cured] waits:1",
 	}},
 	{"quarantine and pending, at once", (*shortJobs).mixed, false, atOnce, nothing, []string{
-		"pool  | off ledger    | reap, claim                      | ok",
-		"pool  | sample:1 hunt | reap, claim!, free, reap, claim  | ok [cured]",
-		"async | off ledger    | reap, claim!                     | OutOfBudget [told] refusals:1",
-		"async | sample:1 hunt | reap, claim!, free, reap, claim! | OutOfBudget [told] refusals:1",
+		"pool  | off ledger    | claim                    | ok",
+		"pool  | sample:1 hunt | reap, free, reap, claim  | ok [cured]",
+		"async | off ledger    | reap, claim!             | OutOfBudget [told] refusals:1",
+		"async | sample:1 hunt | reap, free, reap, claim! | OutOfBudget [told] refusals:1",
 	}},
 	{"larger than the limit", (*shortJobs).mixed, false, tooMuch, nothing, []string{
 		"pool async | off ledger sample:1 hunt | reap, claim! | OutOfBudget [told] refusals:1",
@@ -367,8 +368,8 @@ var jobShortages = []jobShortage{
 		"pool async | off ledger sample:1 hunt | reap+ | OutOfBudget waited ahead [told] refusals:1",
 	}},
 	{"an admitted job needs more", (*shortJobs).beyond, false, admits, allocates, []string{
-		"pool  | off ledger sample:1 hunt | claim, reap, release, ask               | ok",
-		"async | off ledger sample:1 hunt | claim, reap, release, ask!+, reap+, ask | ok late [cured] waits:1",
+		"pool  | off ledger sample:1 hunt | claim, reap, release, ask        | ok",
+		"async | off ledger sample:1 hunt | claim, reap, release, reap+, ask | ok late [cured] waits:1",
 	}},
 }
 

@@ -42,11 +42,16 @@ func TestASlowAllocationShowsItsLayers(t *testing.T) {
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 3<<20, core.DefaultStream, "b"))
 	alloc := e2e.SpansOf(recorder, telemetry.SpanAlloc)[0]
 	got := layersUnder(recorder.Ended(), alloc.SpanContext().SpanID())
-	var want []string
-	for _, op := range []string{"prepare", "finish", "deallocate", "reap", "allocate", "prepare", "finish"} {
-		want = append(want, fmt.Sprintf("budget.%[1]s(log.%[1]s(driver.%[1]s()))", op)) // checks of the quarantined block, its free, the block and its red zones
+	below := func(ops ...string) string {
+		var calls []string
+		for _, op := range ops {
+			calls = append(calls, fmt.Sprintf("budget.%[1]s(log.%[1]s(driver.%[1]s()))", op))
+		}
+		return strings.Join(calls, " ")
 	}
-	whole := "guard.allocate(budget.allocate(log.reap(driver.reap())) " + strings.Join(want, " ") + ")"
+	// A look at the device, checks of the quarantined block, its free, another look, the block, and its red zones.
+	whole := "guard.allocate(budget.allocate(" + below("reap", "prepare", "finish", "deallocate", "reap") +
+		" log.allocate(driver.allocate())) " + below("prepare", "finish") + ")"
 	if got != whole {
 		t.Errorf("the allocation's layers:\n%s\nwant\n%s", got, whole)
 	}

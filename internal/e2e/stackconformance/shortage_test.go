@@ -33,7 +33,7 @@ type shortageStack struct {
 	// limit says what bounds memory to [shortageBytes], and whether there is a budget:
 	//
 	//	budget         a budget over a large device
-	//	device         a small device
+	//	device         one that is small
 	//	device+budget  a small device, and a budget that is larger
 	//	share          a share of a large device
 	//	share+budget   a share of a large device, and a budget that is larger
