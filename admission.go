@@ -297,8 +297,8 @@ type learned struct {
 	changed atomic.Bool
 }
 
-// learnedFiles are the models of the files that runtimes of this process have open, by path:
-// several runtimes with one file learn together.
+// learnedFiles are the models of the files that runtimes of this process have open, by the path
+// behind all symbolic links: several runtimes with one file learn together.
 var learnedFiles = struct {
 	mu     sync.Mutex
 	byPath map[string]*learnedFile
@@ -355,11 +355,15 @@ func (r *Runtime) openLearned(cfg Config) error {
 	if l.file, err = filepath.Abs(cfg.LearnedFile); err != nil {
 		return invalid("LearnedFile", err.Error())
 	}
+	file, err := wholefile.Target(l.file)
+	if err != nil {
+		return invalid("LearnedFile", err.Error())
+	}
 	var model *admit.Model
 	if l.model == nil {
-		if model, err = openLearnedFile(l.file); model != nil {
+		if model, err = openLearnedFile(file); model != nil {
 			l.model = model
-			r.onClose(func(context.Context) error { closeLearnedFile(l.file); return nil })
+			r.onClose(func(context.Context) error { closeLearnedFile(file); return nil })
 		}
 	} else {
 		_, err = admit.Load(l.file) // is added to

@@ -60,7 +60,9 @@ type records map[kind]record
 // is what it was before. Several models and processes may save to one file, also at once, and
 // nothing that one of them has learned is lost: of each kind of job the file keeps the last 256
 // runs of all, and of all kinds the 256 that ran last. The model takes over the kinds that it did
-// not know. A file that is damaged or of another version is replaced.
+// not know. A file that is damaged or of another version is replaced. If path is a symbolic link,
+// it stays one, and Save replaces the file that it leads to. Another hard link keeps what the file
+// was before.
 //
 // Errors are those of the file system, and one for a path that is no regular file. It blocks in the
 // file system, and for 10 s at most while others save to a file of the same folder; other calls of

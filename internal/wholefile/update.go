@@ -14,9 +14,13 @@ import (
 // shorten it.
 var patience = 10 * time.Second
 
-// Ready makes the folder of path if that is missing, and tries to write a file there, which it
-// removes. It blocks in the file system.
+// Ready makes the folder of the file that path leads to, if that is missing, and tries to write a
+// file there, which it removes. It blocks in the file system.
 func Ready(path string) error {
+	path, err := Target(path)
+	if err != nil {
+		return err
+	}
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // others may read it, as its files
 		return err
@@ -34,14 +38,18 @@ func Ready(path string) error {
 
 // Update replaces a file by what change makes of its bytes. change gets the error of [Read] instead
 // if there is one, such as that of a file that does not exist yet. If change fails, the file stays.
+// A symbolic link stays one: Update replaces the file that it leads to ([Target]).
 //
 // A lock of the folder makes updates in it exclude each other, also those of other processes. It
 // ends with its process. Update waits 10 s for it at most. If the file system has no such locks,
 // the last of two updates at once wins. Update removes drafts of processes that died, or, without a
 // lock, drafts that are more than an hour old.
 func Update(path string, most int64, change func([]byte, error) ([]byte, error)) error {
-	folder := filepath.Dir(path)
-	unlock, locked, err := lock(folder)
+	path, err := Target(path)
+	if err != nil {
+		return err
+	}
+	unlock, locked, err := lock(filepath.Dir(path))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -452,29 +453,37 @@ func TestAJobThatNeedsNothingIsLearned(t *testing.T) {
 func TestRuntimesWithOneFileLearnTogether(t *testing.T) {
 	folder := t.TempDir()
 	t.Chdir(folder)
+	other := t.TempDir()
+	link, dir := filepath.Join(other, "link"), filepath.Join(other, "dir")
+	must.Do(t, os.Symlink(filepath.Join(folder, "learned"), link), os.Symlink(folder, dir))
 	var all []*fencepost.Runtime
 	for _, cfg := range []fencepost.Config{{LearnedFile: "learned"}, {LearnedFile: filepath.Join(folder, "learned")},
-		{LearnedFile: "./learned", Learned: new(admit.Model)}} {
+		{LearnedFile: "./learned", Learned: new(admit.Model)}, {LearnedFile: link}, {LearnedFile: filepath.Join(dir, "learned")}} {
 		cfg.Device, cfg.Budget, cfg.Guard = fencepost.Sim, 1<<20, "off"
 		all = append(all, must.Get(fencepost.Open(t.Context(), cfg))(t))
 	}
 	for i, rt := range all {
 		e2e.Succeed(t, "a job", rt.Do(t.Context(), fmt.Sprint("job", i), needing(5000), fencepost.Admit()))
 	}
-	e2e.Succeed(t, "what another has learned", all[1].Do(t.Context(), "job0", func(j *fencepost.Job) error {
-		if a := j.Account(); a.Reserved < 5000 {
-			t.Errorf("%d bytes are reserved", a.Reserved)
-		}
-		return needing(5000)(j)
-	}, fencepost.Admit()))
+	for _, i := range []int{1, 3, 4} {
+		e2e.Succeed(t, "what another has learned", all[i].Do(t.Context(), "job0", func(j *fencepost.Job) error {
+			if a := j.Account(); a.Reserved < 5000 || a.Reserved == 1<<20/8 {
+				t.Errorf("runtime %d reserves %d bytes", i, a.Reserved)
+			}
+			return needing(5000)(j)
+		}, fencepost.Admit()))
+	}
 	for _, rt := range all {
 		e2e.Succeed(t, "closing", e2e.ErrorOf(rt.Close(t.Context())))
 	}
 	m := must.Get(admit.Load("learned"))(t)
-	for i, want := range []int{2, 1, 1} {
+	for i, want := range []int{4, 1, 1, 1, 1} {
 		if p := m.Predict(fmt.Sprint("job", i), admit.Shape{}); p.Runs != want {
 			t.Errorf("of job%d %d runs are in the file, not %d", i, p.Runs, want)
 		}
+	}
+	if info := must.Get(os.Lstat(link))(t); info.Mode()&fs.ModeSymlink == 0 {
+		t.Errorf("the link has become %v", info.Mode())
 	}
 }
 

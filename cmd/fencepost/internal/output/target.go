@@ -10,8 +10,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
+
+	"github.com/fencepost-gpu/fencepost/internal/wholefile"
 )
 
 // ErrInput is the error of an output that is one of the inputs.
@@ -39,7 +40,7 @@ type owner struct{ user, group int }
 func Find(path string, inputs ...fs.FileInfo) (*Target, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		resolved, linkErr := follow(path)
+		resolved, linkErr := wholefile.Target(path)
 		return &Target{path: resolved, calls: onDisk}, linkErr
 	}
 	if err != nil {
@@ -56,7 +57,7 @@ func Find(path string, inputs ...fs.FileInfo) (*Target, error) {
 	case t.special:
 		return t, nil
 	}
-	if t.path, err = filepath.EvalSymlinks(path); err != nil {
+	if t.path, err = wholefile.Target(path); err != nil {
 		return nil, err
 	}
 	return t, writable(t.path)
@@ -66,24 +67,6 @@ func Find(path string, inputs ...fs.FileInfo) (*Target, error) {
 // what is written to it is not what is read.
 func IsInput(out fs.FileInfo, inputs ...fs.FileInfo) bool {
 	return out.Mode()&fs.ModeCharDevice == 0 && slices.ContainsFunc(inputs, func(in fs.FileInfo) bool { return os.SameFile(out, in) })
-}
-
-// maxLinks bounds a chain of symbolic links, which may be a ring.
-const maxLinks = 40
-
-// follow is where a file would be made that path leads to and that is not there.
-func follow(path string) (string, error) {
-	for range maxLinks {
-		to, err := os.Readlink(path)
-		if err != nil {
-			return path, nil //nolint:nilerr // it is no link
-		}
-		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(path), to)
-		}
-		path = to
-	}
-	return "", fmt.Errorf("%s: too many symbolic links", path)
 }
 
 // writable refuses a file that may not be written to: to rename another over it
