@@ -171,9 +171,12 @@ type Config struct {
 	// Nil is what LearnedFile has, or nothing. LearnedFile keeps it: Open reads the file, and once
 	// a minute and Close add to it what was learned since. Several runtimes and processes may have
 	// one file: what each of them learns is added, and runtimes of one process learn together. A
-	// symbolic link stays one: the file that it leads to is written. A
-	// damaged file is warned of, and written anew. A folder that is missing is made. A path that is
-	// no regular file, or that cannot be written, is refused. Empty keeps it in no file.
+	// symbolic link stays one: the file that it leads to is written. A folder that is missing is
+	// made. Empty keeps it in no file.
+	//   - A damaged file is warned of, and written anew ([admit.ErrModelFile] says which are).
+	//   - A file of another kind, such as a text, is refused, and stays as it is.
+	//   - A path that is no regular file, or that cannot be written, is refused.
+	//
 	// FENCEPOST_LEARNED.
 	Learned     *admit.Model
 	LearnedFile string

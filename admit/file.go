@@ -12,6 +12,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
@@ -19,10 +21,17 @@ import (
 )
 
 // ErrModelFile is matched by the error of [Load] for a file of learned peaks that is damaged, empty
-// or of another version. Learning begins anew then, and [Model.Save] may replace the file.
+// or of another version. Learning begins anew then, and [Model.Save] may replace the file. A file
+// counts as a damaged one of learned peaks in these cases:
+//   - It has nothing but zeros, blanks and a byte order mark, such as an empty file.
+//   - It begins with the first line of such a file, or with a part of that. One byte in six may be
+//     another. Zeros, blanks and a byte order mark may stand before it.
+//   - Its first line is lost or no text, and the rest is that of such a file.
+//
+// Any other file, such as one that begins with another text, is of another kind.
 var ErrModelFile = errors.New("not a file of learned peaks that this version reads")
 
-// errForeign is of a file that this package did not write. Nothing replaces it.
+// errForeign is of a file that this package did not write, see [ErrModelFile]. Nothing replaces it.
 var errForeign = errors.New("it is a file of another kind, and is left as it is: name another file")
 
 // A file is a line with the version and a checksum of what follows, and a JSON text. Files of older
@@ -32,6 +41,9 @@ const (
 	version  = 1
 	maxBytes = 32 << 20
 	mostPeak = 1 << 64
+	// aHead is a first line and the byte behind it. Its zeros stand for hexadecimal digits.
+	aHead     = magic + " 1 00000000\n["
+	hexDigits = "0123456789abcdef"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -186,6 +198,57 @@ func (all records) encode() []byte {
 	return append(fmt.Appendf(nil, "%s %d %08x\n", magic, version, crc32.Checksum(text, castagnoli)), text...)
 }
 
+// isOurs is whether a file is one of learned peaks, also if it is damaged. It says no if another
+// text stands first, because that may be all that its owner has of it.
+func isOurs(text []byte) bool {
+	rest := bytes.ReplaceAll(text, []byte{0}, nil) // an editor may have written two bytes a letter
+	for before := -1; before != len(rest); {
+		before = len(rest)
+		rest = bytes.TrimSpace(rest)
+		for _, mark := range []string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"} {
+			rest = bytes.TrimPrefix(rest, []byte(mark))
+		}
+	}
+	head, body, _ := bytes.Cut(rest, []byte("\n"))
+	sum := fmt.Sprintf("%08x", crc32.Checksum(body, castagnoli))
+	switch {
+	case isHead(rest), len(head) < len(aHead) && len(body) > 0 && bytes.HasSuffix(head, []byte(sum)):
+		return true
+	case bytes.Contains(rest, []byte(magic)), // a whole file of learned peaks within another one
+		!bytes.Contains(rest, []byte(`"],"runs":[[`)) && !bytes.Contains(rest, []byte(`]],"stamps":[`)):
+		return false
+	case isUnreadable(text[:min(len(aHead), len(text))]):
+		return true
+	}
+	head, _, found := bytes.Cut(rest, []byte(`[{"job":"`))
+	head = bytes.TrimRight(bytes.TrimSuffix(head, []byte("\n")), hexDigits)
+	return found && strings.HasSuffix(aHead[:len(magic)+len(" 1 ")], string(head))
+}
+
+// isHead is whether text begins with the first line of a file of learned peaks, of which one byte
+// in six may be another, or is the beginning of one.
+func isHead(text []byte) bool {
+	end, wrong := min(len(aHead), len(text)), 0
+	for i := range end {
+		if text[i] != aHead[i] && (aHead[i] != '0' || !strings.ContainsRune(hexDigits, rune(text[i]))) {
+			wrong++
+		}
+	}
+	return wrong == 0 || end >= 12 && wrong <= end/6
+}
+
+// isUnreadable is whether the begin of a file is that of no text.
+func isUnreadable(text []byte) bool {
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && n == 1 && utf8.FullRune(text[i:]) || unicode.IsControl(r) && !unicode.IsSpace(r) {
+			return true
+		}
+		i += n
+	}
+	return false
+}
+
 func decode(text []byte) (records, error) {
 	head, body, _ := bytes.Cut(text, []byte("\n"))
 	var of string
@@ -194,10 +257,10 @@ func decode(text []byte) (records, error) {
 	switch n, err := fmt.Sscanf(string(head), "%s %d %08x", &of, &v, &sum); {
 	case len(text) == 0:
 		return nil, errors.New("it is empty, or too large")
-	case !bytes.HasPrefix(text, []byte(magic[:min(len(magic), len(text))])):
+	case !isOurs(text):
 		return nil, errForeign
 	case n == 0 || of != magic:
-		return nil, errors.New("it is cut short")
+		return nil, errors.New("it is damaged: its first line is cut short or not what was written")
 	case n > 1 && v != version:
 		return nil, fmt.Errorf("it has version %d, and this program reads version %d", v, version)
 	case err != nil || len(text) > maxBytes || crc32.Checksum(body, castagnoli) != sum:

@@ -69,8 +69,61 @@ func TestADamagedFileIsRefused(t *testing.T) {
 		refused("cut", whole[:i])
 		changed := append([]byte(nil), whole...)
 		changed[i] ^= 1
-		if i >= bytes.IndexByte(whole, ' ') { // or else it may be any file
-			refused("changed", changed)
+		refused("changed", changed)
+	}
+	empty := filepath.Join(t.TempDir(), "peaks")
+	must.Do(t, new(admit.Model).Save(empty))
+	nothing := must.Get(os.ReadFile(empty))(t)
+	one := filepath.Join(t.TempDir(), "peaks")
+	m := new(admit.Model)
+	for i := range 256 {
+		m.Observe("one", admit.ShapeOf("rows", i*7919), uint64(1e9+i))
+	}
+	must.Do(t, m.Save(one))
+	for file, whole := range map[string][]byte{"of three kinds": whole, "of nothing": nothing, "of one kind": must.Get(os.ReadFile(one))(t)} {
+		line := bytes.IndexByte(whole, '\n') + 1
+		for what, text := range map[string][]byte{
+			"zeros of its length":     make([]byte, len(whole)),
+			"one zero":                {0},
+			"a line's end":            []byte("\n"),
+			"blanks":                  []byte(" \r\n\t\n"),
+			"a byte order mark alone": []byte("\xef\xbb\xbf"),
+			"a byte order mark":       append([]byte("\xef\xbb\xbf"), whole...),
+			"blank lines before":      append([]byte("\r\n \n"), whole...),
+			"both":                    append([]byte("\xef\xbb\xbf\n"), whole...),
+			"zeros before":            append(make([]byte, 4096), whole...),
+			"two bytes a letter":      append([]byte("\xff\xfe"), bytes.Join(bytes.Split(whole, nil), []byte{0})...),
+			"its first bytes gone":    whole[9:],
+			"its first line gone":     append([]byte("["), bytes.TrimPrefix(whole[line:], []byte("["))...),
+			"twice":                   append(append([]byte(nil), whole...), whole...),
+			"a few other letters":     append([]byte("FENC"), whole[4:]...),
+		} {
+			if what == "its first line gone" && file == "of nothing" {
+				continue // nothing of it is left
+			}
+			refused(what+", "+file, text)
+		}
+		for n := 1; n < line; n++ {
+			for _, b := range []byte{0, 1, 0x1b, 0xff} {
+				if end := line - 9; n > end && file == "of nothing" {
+					continue
+				}
+				refused(fmt.Sprintf("its first %d bytes are %#x, %s", n, b, file), append(bytes.Repeat([]byte{b}, n), whole[n:]...))
+			}
+		}
+		for n := range line {
+			for bit := range 8 {
+				changed := append([]byte(nil), whole...)
+				changed[n] ^= 1 << bit
+				if n > line-10 && bytes.EqualFold(changed, whole) {
+					continue // the same number
+				}
+				refused(fmt.Sprintf("bit %d of byte %d, %s", bit, n, file), changed)
+			}
+		}
+		if n := len(whole) / 2; n > 4096 { // a page that was never written, and an end that was not either
+			refused("the first page is zeros, "+file, append(make([]byte, 4096), whole[4096:]...))
+			refused("both ends are, "+file, append(append(make([]byte, line), whole[line:n]...), make([]byte, n)...))
 		}
 	}
 	refused("too large", append(whole, make([]byte, 33<<20)...))
@@ -305,7 +358,13 @@ func TestAModelIsUsedFromManyGoroutines(t *testing.T) {
 // A file of another kind is not learned from, and nothing replaces it.
 func TestAFileOfAnotherKindStaysAsItIs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notes")
-	for _, text := range []string{"my notes", "{}", "\x00"} {
+	must.Do(t, known().Save(path))
+	peaks := string(must.Get(os.ReadFile(path))(t))
+	_, curves, _ := strings.Cut(peaks, "\n")
+	for _, text := range []string{"my notes", "{}", "[]", "null", "00000000", "f-stop", "fenced gardens", "fencepost-demo, a log",
+		"fencepost-admit: notes of what it keeps", "\x1f\x8b\x08\x00\x00", "\x89PNG\r\n\x1a\n", strings.Repeat("\x00", 512) + "an image",
+		"\xef\xbb\xbfnotes", "\n\nnotes", "notes\n" + peaks, "notes: " + curves, "caf\u00e9 au lait, s'il vous plai\u0302t\n" + curves,
+		"peaks" + strings.Repeat("\x00", 507) + peaks, `[{"job":"nightly","runs":[1,2]}]`} {
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		if m, err := admit.Load(path); m != nil || err == nil || errors.Is(err, admit.ErrModelFile) ||
 			!strings.Contains(err.Error(), path) {

@@ -356,9 +356,7 @@ func TestWhatJobsNeedIsKeptInAFile(t *testing.T) {
 		e2e.Succeed(t, "closing", err)
 		return bytes - 1
 	}
-	logger, text := e2e.LogOf()
 	cfg := fencepost.Config{Device: fencepost.Sim, LearnedFile: file}
-	cfg.Findings.Logger = logger
 	const guess = 1 << 20 / 8
 	if got := reserved(cfg); got != guess {
 		t.Errorf("the first job ever is reserved %d bytes", got)
@@ -367,12 +365,25 @@ func TestWhatJobsNeedIsKeptInAFile(t *testing.T) {
 	if got := reserved(fencepost.Config{Device: fencepost.Sim}); got < 5000 || got == guess {
 		t.Errorf("after a restart %d bytes are reserved", got)
 	}
-	must.Do(t, os.WriteFile(file, []byte("fencepost-admit 1 00000000\ndamaged"), 0o600))
-	if got := reserved(cfg); got != guess || !strings.Contains(text.String(), "learned anew") {
-		t.Errorf("of a damaged file %d bytes are reserved; it says %q", got, text)
-	}
-	if got := reserved(cfg); got < 5000 || got == guess {
-		t.Errorf("after that %d bytes are reserved", got)
+	whole := must.Get(os.ReadFile(file))(t)
+	for what, damaged := range map[string]string{
+		"another body":      "fencepost-admit 1 00000000\ndamaged",
+		"nothing":           "",
+		"zeros":             string(make([]byte, len(whole))),
+		"a zero first":      "\x00" + string(whole[1:]),
+		"another letter":    "g" + string(whole[1:]),
+		"a blank line":      "\n" + string(whole),
+		"a byte order mark": "\xef\xbb\xbf" + string(whole),
+	} {
+		logger, text := e2e.LogOf()
+		cfg.Findings.Logger = logger
+		must.Do(t, os.WriteFile(file, []byte(damaged), 0o600))
+		if got := reserved(cfg); got != guess || !strings.Contains(text.String(), "learned anew") {
+			t.Errorf("of a file with %s %d bytes are reserved; it says %q", what, got, text)
+		}
+		if got := reserved(cfg); got < 5000 || got == guess {
+			t.Errorf("after a file with %s %d bytes are reserved", what, got)
+		}
 	}
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if exec.CommandContext(t.Context(), "mkfifo", pipe).Run() != nil {
