@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -307,6 +309,113 @@ func TestManyAtATimeHoldNoMoreThanTheShare(t *testing.T) {
 			}
 			group.Wait()
 		})
+	}
+}
+
+// The figures of each refusal are of one look while others allocate, free and are refused: the parts
+// add up, the holders' blocks are in use, and no more is lent than is pending. Isolated blocks count.
+func TestTheFiguresOfARefusalAreOfOneLook(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	const streams = 8
+	for _, resource := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
+		for _, guard := range []fencepost.GuardMode{fencepost.GuardOff, fencepost.GuardHunt} {
+			t.Run(fmt.Sprintf("%s/%s", resource, guard), func(t *testing.T) {
+				rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: guard, Budget: 48 * mib,
+					Streams: streams, Patience: 2 * time.Millisecond})
+				var refused, noBudget atomic.Int64
+				var group sync.WaitGroup
+				for i := range streams {
+					l := e2e.Lease(t, rt, "hammer")
+					random := rand.New(rand.NewPCG(seed, uint64(i)))
+					tag := core.Tag(fmt.Sprint("tag", i%3))
+					group.Go(func() {
+						var blocks []core.Block
+						for range 200 {
+							b, err := rt.Allocate(t.Context(), core.Request{Bytes: 1 + random.Uint64N(1<<(12+random.IntN(14))),
+								Stream: l.ID(), Tag: tag, Isolated: random.IntN(8) == 0})
+							if err == nil {
+								blocks = append(blocks, b)
+							} else if e, ok := errors.AsType[*core.OutOfMemoryError](err); ok {
+								refused.Add(1)
+								addsUp(t, e)
+							} else if e, ok := errors.AsType[*core.OutOfBudgetError](err); ok {
+								noBudget.Add(1)
+								if err := refuse.Untrue(e); err != nil {
+									t.Error(err)
+								}
+							} else {
+								t.Error(err)
+							}
+							for len(blocks) > 12 || random.IntN(3) == 0 && len(blocks) > 0 {
+								if _, err := rt.Deallocate(t.Context(), blocks[0].ID); err != nil {
+									t.Error(err)
+								}
+								blocks = blocks[1:]
+							}
+						}
+						for _, b := range blocks {
+							if _, err := rt.Deallocate(t.Context(), b.ID); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				group.Wait()
+				t.Logf("%d refusals of the pool, %d of the budget", refused.Load(), noBudget.Load())
+			})
+		}
+	}
+}
+
+// Memory that is freed behind work counts as that to an ordinary request and to an isolated one,
+// whether the freed block was isolated or not.
+func TestARefusalBehindWorkSaysSo(t *testing.T) {
+	for _, resource := range []fencepost.Backend{fencepost.Pool, fencepost.Async} {
+		for _, freed := range []bool{false, true} {
+			for _, asked := range []bool{false, true} {
+				if resource == fencepost.Pool && !freed && !asked {
+					continue // it is served in stream order
+				}
+				rt := e2e.OpenDirty(t, fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: fencepost.GuardOff, Budget: 4 << 30,
+					Sim: sim.Config{Bytes: 64 * mib}, Patience: -1})
+				l, other := e2e.Lease(t, rt, "frees"), e2e.Lease(t, rt, "asks")
+				allocate := func(l *cuda.Lease, bytes uint64, isolated bool) (core.Block, error) {
+					return rt.Allocate(t.Context(), core.Request{Bytes: bytes, Stream: l.ID(), Tag: "big", Isolated: isolated})
+				}
+				b := must.Get(allocate(l, 48*mib, freed))(t)
+				release := e2e.Hold(t, rt, l.Handle())
+				must.Get(rt.Deallocate(t.Context(), b.ID))(t)
+				_, err := allocate(other, 32*mib, asked)
+				e, ok := errors.AsType[*core.OutOfMemoryError](err)
+				if !ok || e.Cause != core.ShortageBehind || e.Behind < 48*mib || e.Used > 4*mib {
+					t.Errorf("%s, isolated: freed %v, asked %v: %v", resource, freed, asked, err)
+				} else {
+					addsUp(t, e)
+				}
+				release()
+			}
+		}
+	}
+}
+
+// addsUp checks what the comment of OutOfMemoryError promises.
+func addsUp(t *testing.T, e *core.OutOfMemoryError) {
+	t.Helper()
+	var blocks uint64
+	for _, h := range e.Holders {
+		if h.State == core.Live || h.State == core.Quarantined {
+			blocks += h.Bytes
+		}
+	}
+	free := e.May - min(e.May, e.Used)
+	room := map[core.MemoryShortage]bool{
+		core.ShortageInUse:      e.Requested > free,
+		core.ShortageBehind:     e.Requested <= free && e.Requested > free-min(e.Behind, free),
+		core.ShortageFragmented: e.Requested <= free-min(e.Behind, free),
+	}
+	if e.Used+e.Cached != e.Held || e.Behind+e.Fragmented > e.Cached || blocks > e.Used || !room[e.Cause] {
+		t.Errorf("the holders' blocks have %d bytes: %v: %+v", blocks, e, *e)
 	}
 }
 

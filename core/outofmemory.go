@@ -35,7 +35,8 @@ const (
 
 // OutOfMemoryError is the refusal of a request that the budget admitted, if there is one, and for
 // which a pool has no memory. It matches [ErrOutOfMemory]. All sizes are in bytes, of one look
-// after the request failed.
+// after the request failed. Streams go on meanwhile: a block that comes during the look counts as in
+// use, not as free.
 type OutOfMemoryError struct {
 	// Requested is what was asked of the pool, guard padding included.
 	Requested uint64
@@ -43,8 +44,9 @@ type OutOfMemoryError struct {
 	// Cause is why, and Bound what keeps the pool from taking more of the device.
 	Cause MemoryShortage
 	Bound string
-	// Held is what the pool holds of the device. May is what it may hold: if Bound is BoundDevice,
-	// Held and what the device had left.
+	// Held is what the pool and the mappings of isolated blocks hold of the device. May is what they
+	// may hold: if Bound is BoundDevice, Held and what the device had left. A pool's own limit counts
+	// no isolated blocks: May is the limit and those.
 	Held, May uint64
 	// Used is the part of Held in blocks, Cached the rest. Two parts of Cached are
 	//   - Behind: freed behind work that the device has not done,
@@ -54,7 +56,9 @@ type OutOfMemoryError struct {
 	// Largest is the largest free range for the request. It is zero if that is not known: a
 	// driver's pool does not tell.
 	Largest uint64
-	// Holders are the largest holders, largest first, if a budget knows them.
+	// Holders are the largest holders, largest first, if a budget knows them. Those that are Live or
+	// Quarantined have Used together at most. What is Retired is in Behind, or Used by another block
+	// in stream order, and what is Claimed is in no block.
 	Holders []Holder
 	// MoreHolders is how many more there are, and MoreBytes what they hold together.
 	MoreHolders, MoreBytes uint64

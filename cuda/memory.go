@@ -66,6 +66,9 @@ type memory interface {
 	// bounds it. held is what it holds of the device at most, calls under way included.
 	bind(r *tracker)
 	held() uint64
+	// shortage is what the memory holds and has in use, and what of the rest is behind work or in
+	// pieces: a part of the refusal of a request. It makes no call of the driver.
+	shortage() core.OutOfMemoryError
 	// shareSet tells that the share was changed. It does not block.
 	shareSet()
 	// addTo adds what the memory has of the device (Reserved, ReservedHigh), what of

@@ -76,9 +76,10 @@ func (m *ledgerMemory) giveAtOnce() bool   { return m.under.giveAtOnce() }
 func (m *ledgerMemory) given() func() bool { return m.under.given() }
 func (m *ledgerMemory) due() bool          { return m.under.due() }
 
-func (m *ledgerMemory) bind(r *tracker) { m.under.bind(r) }
-func (m *ledgerMemory) held() uint64    { return m.under.held() }
-func (m *ledgerMemory) shareSet()       { m.under.shareSet() }
+func (m *ledgerMemory) bind(r *tracker)                 { m.under.bind(r) }
+func (m *ledgerMemory) held() uint64                    { return m.under.held() }
+func (m *ledgerMemory) shortage() core.OutOfMemoryError { return m.under.shortage() }
+func (m *ledgerMemory) shareSet()                       { m.under.shareSet() }
 
 func (m *ledgerMemory) reap() error            { return m.under.reap() }
 func (m *ledgerMemory) trim(keep uint64) error { return m.under.trim(keep) }

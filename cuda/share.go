@@ -43,13 +43,19 @@ func (h *share) bound() uint64 {
 	return max(whole, h.page*uint64(max(h.streams(), 1)), min(all, h.largest.Load()))
 }
 
+// most is what the pool and the isolated blocks may hold together.
+func (h *share) most() uint64 {
+	bound := h.bound()
+	return bound + min(h.beyond.Load(), noBound-bound)
+}
+
 // forPool is what the pool may hold.
 func (h *share) forPool() uint64 {
-	bound := h.bound()
-	if bound == noBound {
+	most := h.most()
+	if most == noBound {
 		return noBound
 	}
-	return bound + h.beyond.Load() - min(bound, h.isolated())
+	return most - min(most, h.isolated())
 }
 
 // piecePages is how many pages for each stream a pool may hold beyond its share for jobs that have

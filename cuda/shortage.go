@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/pages"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // pendingFrees is what was freed and is not released, in bytes, and what of that the memory was
@@ -35,37 +36,28 @@ func (r *tracker) deviceHas(held uint64) (may uint64, by string) {
 	return held + free, core.BoundDevice
 }
 
-// explain completes the refusal of a request, of which the memory has said what it holds.
+// explain completes the refusal of a request, of which the memory has said what it holds, with what is mapped for isolated
+// blocks: no pool's limit counts that.
 func (r *tracker) explain(req *core.Request, e core.OutOfMemoryError) *core.OutOfMemoryError {
 	e.Requested, e.Tag = req.Bytes, req.Tag
+	mapped := r.mapper.Mapped()
+	e.Held, e.Used = e.Held+mapped, e.Used+mapped
+	if e.May += min(mapped, noBound-e.May); e.Bound == core.BoundBudget {
+		e.May = r.share.most()
+	}
 	pending, given := r.pendingFrees()
 	waits := min(pending-min(pending, given), e.Used) // the memory was not given it
-	e.Used, e.Cached, e.Behind = e.Used-waits, e.Cached+waits, e.Behind+waits
-	free := e.May - min(e.May, e.Used)
-	switch behind := min(e.Behind, free); {
-	case req.Bytes > free:
-		e.Cause = core.ShortageInUse
-	case req.Bytes > free-behind:
-		e.Cause = core.ShortageBehind
-	default:
-		e.Cause = core.ShortageFragmented
-	}
+	e.Used, e.Behind = e.Used-waits, e.Behind+waits
+	refuse.Memory(&e)
 	return &e
 }
 
 // explain is the refusal of a request that every attempt has failed for, the last one with err. growing and moving are held, so
 // that no page is on its way. What the device gives or others free meanwhile may have made room: then the request is tried again.
 func (m *arenas) explain(s *stream, req *core.Request, err error) *core.OutOfMemoryError {
-	e := core.OutOfMemoryError{Held: m.store.Held()}
+	e := m.shortage()
 	largest, movable := m.largest(s)
 	e.Largest = max(largest, movable)
-	var has holdings
-	for _, l := range *m.all.Load() {
-		l.addTo(&has)
-	}
-	e.Used = min(has.used, e.Held)
-	e.Cached = e.Held - e.Used
-	e.Behind, e.Fragmented = has.behind+has.held, has.pieces
 	if pages.IsOverLimit(err) {
 		e.May, e.Bound = m.tracker.limited(m.store.OwnLimit())
 		if room := e.May - min(e.May, e.Held); room >= m.page {
@@ -79,6 +71,17 @@ func (m *arenas) explain(s *stream, req *core.Request, err error) *core.OutOfMem
 		}
 	}
 	return m.tracker.explain(req, e)
+}
+
+func (m *arenas) shortage() core.OutOfMemoryError {
+	e := core.OutOfMemoryError{Held: m.store.Held()}
+	var has holdings
+	for _, l := range *m.all.Load() {
+		l.addTo(&has)
+	}
+	e.Used = min(has.used, e.Held)
+	e.Behind, e.Fragmented = has.behind+has.held, has.pieces
+	return e
 }
 
 // largest is the largest free range that s could have where it is, behind waits, and how many bytes of pages could be moved
@@ -104,12 +107,7 @@ func (m *arenas) largest(s *stream) (bytes, movable uint64) {
 
 // explain is the refusal of a request for which the driver's pool has no memory.
 func (p *driverPool) explain(req *core.Request, err error) error {
-	last := p.last.Load()
-	e := core.OutOfMemoryError{Held: last.Reserved, Used: min(last.Used, last.Reserved)}
-	e.Cached = e.Held - e.Used
-	_, e.Behind = p.tracker.pendingFrees()
-	e.Behind = min(e.Behind, e.Cached)
-	e.Fragmented = e.Cached - e.Behind
+	e := p.shortage()
 	if err == nil {
 		e.May, e.Bound = p.tracker.limited(0)
 	} else {
@@ -119,20 +117,25 @@ func (p *driverPool) explain(req *core.Request, err error) error {
 	return p.tracker.explain(req, e)
 }
 
+func (p *driverPool) shortage() core.OutOfMemoryError {
+	last := p.last.Load()
+	e := core.OutOfMemoryError{Held: last.Reserved, Used: min(last.Used, last.Reserved)}
+	_, given := p.tracker.pendingFrees()
+	e.Behind = min(given, e.Held-e.Used)
+	e.Fragmented = e.Held - e.Used - e.Behind
+	return e
+}
+
 // explainIsolated is the refusal of an isolated block, for which the device has no memory, or the share no room: the
 // pool was trimmed before.
 func (r *tracker) explainIsolated(req *core.Request, err error) error {
 	if !errors.Is(err, core.ErrOutOfMemory) {
 		return err
 	}
-	var st core.Stats
-	r.memory.addTo(&st)
-	mapped := r.mapper.Mapped()
-	e := core.OutOfMemoryError{Held: r.memory.held() + mapped}
-	e.Cached = min(st.Cached, e.Held)
-	e.Used, e.Fragmented = e.Held-e.Cached, e.Cached
+	e := r.memory.shortage()
+	e.Held = max(e.Held, r.memory.held())
 	if errors.Is(err, errShare) {
-		e.May, e.Bound = r.share.bound(), core.BoundBudget
+		e.Bound = core.BoundBudget
 	} else {
 		e.Err = err
 		e.May, e.Bound = r.deviceHas(e.Held)

@@ -73,9 +73,11 @@ func (r *Resource) explain(short *shortage) *core.OutOfBudgetError {
 		e.Claim, e.Reserved, e.Remaining = c.id, c.bytes, short.remaining
 		return e
 	}
+	lent = min(lent, e.Pending) // both are of streams that go on meanwhile
 	used := less(e.Live+e.Pending+e.Quarantined+e.Claimed, lent)
-	e.Lent = lent + min(short.lendable, used)
-	e.Remaining = roomIn(limit, used, short.lendable)
+	lendable := min(short.lendable, e.Pending-lent) // the rest has completed
+	e.Lent = lent + lendable
+	e.Remaining = roomIn(limit, used, lendable)
 	e.Holders, e.MoreHolders, e.MoreBytes = largest(holders)
 	return e
 }

@@ -210,11 +210,13 @@ func (r *Resource) shortageIn(err error) *shortage {
 	return nil
 }
 
-// Yield gives the charge back, which others may need while memory is sought.
-func (s share) Yield(o *path.Op) {
+// Yield gives the charge back, which others may need while memory is sought, and names the holders
+// as they are now.
+func (s share) Yield(o *path.Op, err error) {
 	if k, _ := o.Kept(s.r.path).(*keep); k != nil {
 		k.undo()
 	}
+	s.r.nameHolders(err)
 }
 
 // Settle gives the charge of a refused allocation back and explains the refusal, counts a block as live that was asked

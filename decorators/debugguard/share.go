@@ -300,7 +300,7 @@ func (s share) Prepare(ctx context.Context, o *path.Op) error {
 }
 
 // Yield has nothing to give back: the guard keeps no memory for an operation.
-func (s share) Yield(*path.Op) {}
+func (s share) Yield(*path.Op, error) {}
 
 // Settle ends what was done for an allocation, and a free that failed.
 func (s share) Settle(_ context.Context, o *path.Op, err error) error {

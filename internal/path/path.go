@@ -113,8 +113,8 @@ type Layer interface {
 	// Prepare gets what the layer lacked to serve o. No lock is held.
 	Prepare(context.Context, *Op) error
 	// Yield gives back what the layer keeps of an operation that lacks memory, while that is sought:
-	// others may need it. No lock is held.
-	Yield(*Op)
+	// others may need it. It may add to the error what it knows at the moment. No lock is held.
+	Yield(*Op, error)
 	// Settle is called when the operation has ended, without a lock, of the innermost layer first: with an error of
 	// each layer that was asked, which gives back what it keeps and may explain the error, and otherwise of
 	// those that asked for it ([Op.Settles]).
@@ -128,7 +128,7 @@ type Simple struct{}
 func (Simple) Prepare(context.Context, *Op) error { return nil }
 
 // Yield has nothing to give back.
-func (Simple) Yield(*Op) {}
+func (Simple) Yield(*Op, error) {}
 
 // Settle leaves the error as it is.
 func (Simple) Settle(_ context.Context, _ *Op, err error) error { return err }
@@ -387,7 +387,7 @@ func (p *Path) cured(ctx context.Context, asked []*Path, o *Op, err error) bool 
 		return false
 	}
 	for _, layer := range asked {
-		layer.Yield(o)
+		layer.Yield(o, err)
 	}
 	if o.search == nil {
 		o.search = p.room.Begin(cures.Want{Request: &o.Request, Impatient: o.Waited}, err)

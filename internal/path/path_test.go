@@ -136,7 +136,7 @@ func (s shareOf) Prepare(_ context.Context, o *path.Op) error {
 	return s.fails
 }
 
-func (s shareOf) Yield(*path.Op) { s.tell("yields") }
+func (s shareOf) Yield(*path.Op, error) { s.tell("yields") }
 
 func (s shareOf) Settle(_ context.Context, o *path.Op, err error) error {
 	s.tell("settles")

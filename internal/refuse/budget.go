@@ -33,6 +33,8 @@ func Untrue(e *core.OutOfBudgetError) error {
 			e.Lent, room, e)
 	}
 	switch {
+	case e.Lent > e.Pending:
+		return fmt.Errorf("%d bytes are lent of %d that are pending: %w", e.Lent, e.Pending, e)
 	case e.Wait.Ahead > 0: // it is refused for those
 	case e.Remaining >= e.Requested:
 		return fmt.Errorf("%d bytes remain for a request of %d, which was refused: %w", e.Remaining, e.Requested, e)
