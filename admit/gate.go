@@ -400,8 +400,9 @@ func (e *NeverFitsError) Error() string {
 		return fmt.Sprintf("the job %s%v needs memory, and the limit is %s: raise it", legible.Value(e.Job), e.Shape,
 			size.Of(e.Limit))
 	}
+	of := size.Figures(e.Needs, e.Needs-e.Limit, e.Limit)
 	return fmt.Sprintf("the job %s%v needs at least %s, as its last %d runs say, which is %s more than the limit of %s: give it a smaller shape, raise the limit, or have the model forget the job if it needs less now",
-		legible.Value(e.Job), e.Shape, size.Of(e.Needs), e.Runs, size.Of(e.Needs-e.Limit), size.Of(e.Limit))
+		legible.Value(e.Job), e.Shape, of(e.Needs), e.Runs, of(e.Needs-e.Limit), of(e.Limit))
 }
 
 // ShortError says that a job uses more than there is. Sizes are bytes.
@@ -413,8 +414,9 @@ type ShortError struct {
 
 // Error says what is missing, and what to do.
 func (e *ShortError) Error() string {
+	of := size.Figures(e.Used, e.Reserved, e.Limit, e.Short)
 	return fmt.Sprintf("the job %s uses %s of %s reserved, and of the limit of %s there were %s too few left: free something, or end it",
-		legible.Value(e.Job), size.Of(e.Used), size.Of(e.Reserved), size.Of(e.Limit), size.Of(e.Short))
+		legible.Value(e.Job), of(e.Used), of(e.Reserved), of(e.Limit), of(e.Short))
 }
 
 // String is " of rows 100 and columns 5".

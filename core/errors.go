@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,7 +93,12 @@ type Wait struct {
 
 // String says what is known, such as "waited 1.2s; in line behind 3 requests for 5.2 MiB, the first
 // of \"sort\"". It is empty of the zero Wait.
-func (w Wait) String() string {
+func (w Wait) String() string { return w.text(size.Of) }
+
+// figures are its bytes.
+func (w Wait) figures() []uint64 { return []uint64{w.Pending, w.AheadBytes} }
+
+func (w Wait) text(of func(uint64) string) string {
 	var facts []string
 	if w.For != 0 {
 		unit := time.Millisecond
@@ -102,11 +108,11 @@ func (w Wait) String() string {
 		facts = append(facts, fmt.Sprintf("waited %v", w.For.Round(unit)))
 	}
 	if w.Pending != 0 {
-		facts = append(facts, "the device had not come to "+size.Of(w.Pending)+" that are freed")
+		facts = append(facts, "the device had not come to "+of(w.Pending)+" that are freed")
 	}
 	if w.Ahead != 0 {
 		facts = append(facts, fmt.Sprintf("in line behind %s for %s, the first of %s", counted(uint64(w.Ahead), "request"),
-			size.Of(w.AheadBytes), legible.Value(w.First.OrUntagged())))
+			of(w.AheadBytes), legible.Value(w.First.OrUntagged())))
 	}
 	if w.Learning {
 		facts = append(facts, "what jobs of this name need is being learned")
@@ -132,78 +138,82 @@ type Holder struct {
 }
 
 // String is "sort live 4.0 KiB in 2 blocks".
-func (h Holder) String() string {
+func (h Holder) String() string { return h.text(size.Of) }
+
+func (h Holder) text(of func(uint64) string) string {
 	unit := "block"
 	if h.State == Claimed {
 		unit = "reservation"
 	}
 	tag := legible.Name(strings.ToValidUTF8(string(h.Tag), "\uFFFD")) // it is another request's: it may hold anything
-	return fmt.Sprintf("%s %s %s in %s", tag, h.State, size.Of(h.Bytes), counted(h.Blocks, unit))
+	return fmt.Sprintf("%s %s %s in %s", tag, h.State, of(h.Bytes), counted(h.Blocks, unit))
 }
 
 // Error explains the refusal on one line: what stood before the request comes first, and the
-// holders last. Sizes are rounded, so if the bytes that lack are too few to be seen there the text
-// has them too.
+// holders last. Sizes are rounded, but those that differ never read the same.
 func (e *OutOfBudgetError) Error() string {
 	if e.Claim != 0 {
 		return e.claimExceeded()
 	}
+	of := size.Figures(slices.Concat([]uint64{e.Requested, e.Remaining, e.Limit, e.Live, e.Pending, e.Quarantined, e.Claimed, e.Lent},
+		e.Wait.figures(), holdersFigures(e.Holders, e.MoreBytes))...)
 	var b strings.Builder
-	fmt.Fprintf(&b, "out of budget: requested %s for %s, remaining %s of %s%s", size.Of(e.Requested),
-		legible.Value(e.Tag.OrUntagged()),
-		size.Of(e.Remaining), size.Of(e.Limit), e.lacks())
-	if w := e.Wait.String(); w != "" {
+	fmt.Fprintf(&b, "out of budget: requested %s for %s, remaining %s of %s", of(e.Requested),
+		legible.Value(e.Tag.OrUntagged()), of(e.Remaining), of(e.Limit))
+	if w := e.Wait.text(of); w != "" {
 		b.WriteString("; " + w)
 	}
-	fmt.Fprintf(&b, " (live %s, pending %s, quarantined %s, claimed %s)", size.Of(e.Live), size.Of(e.Pending),
-		size.Of(e.Quarantined), size.Of(e.Claimed))
+	fmt.Fprintf(&b, " (live %s, pending %s, quarantined %s, claimed %s)", of(e.Live), of(e.Pending),
+		of(e.Quarantined), of(e.Claimed))
 	if e.Lent != 0 {
 		fmt.Fprintf(&b, "; %s of what is pending are lent to the streams that freed them, or would be, and count as remaining",
-			size.Of(e.Lent))
+			of(e.Lent))
 	}
 	if e.LimitedBy != "" {
 		b.WriteString("; the limit is that of " + e.LimitedBy)
 	}
-	b.WriteString(holdersText(e.Holders, e.MoreHolders, e.MoreBytes))
+	b.WriteString(holdersText(of, e.Holders, e.MoreHolders, e.MoreBytes))
 	return b.String()
 }
 
 // holdersText is the part of a refusal that names holders.
-func holdersText(holders []Holder, more, moreBytes uint64) string {
+func holdersText(of func(uint64) string, holders []Holder, more, moreBytes uint64) string {
 	var b strings.Builder
 	for i, h := range holders {
 		sep := ", "
 		if i == 0 {
 			sep = "; largest holders: "
 		}
-		b.WriteString(sep + h.String())
+		b.WriteString(sep + h.text(of))
 	}
 	switch {
 	case more == 1:
-		fmt.Fprintf(&b, ", and 1 more holds %s", size.Of(moreBytes))
+		fmt.Fprintf(&b, ", and 1 more holds %s", of(moreBytes))
 	case more > 1:
-		fmt.Fprintf(&b, ", and %d more hold %s", more, size.Of(moreBytes))
+		fmt.Fprintf(&b, ", and %d more hold %s", more, of(moreBytes))
 	}
 	return b.String()
 }
 
-// lacks says how many bytes lack if what remains looks like what was requested.
-func (e *OutOfBudgetError) lacks() string {
-	if e.Requested <= e.Remaining || size.Of(e.Requested) != size.Of(e.Remaining) {
-		return ""
+// holdersFigures are the bytes of that part.
+func holdersFigures(holders []Holder, moreBytes uint64) []uint64 {
+	figures := []uint64{moreBytes}
+	for _, h := range holders {
+		figures = append(figures, h.Bytes)
 	}
-	return ", " + counted(e.Requested-e.Remaining, "byte") + " too few"
+	return figures
 }
 
 func (e *OutOfBudgetError) claimExceeded() string {
-	wait := e.Wait.String()
+	drawn := e.Reserved - min(e.Reserved, e.Remaining)
+	of := size.Figures(append(e.Wait.figures(), e.Requested, e.Remaining, e.Reserved, drawn)...)
+	wait := e.Wait.text(of)
 	if wait != "" {
 		wait = "; " + wait
 	}
-	return fmt.Sprintf("reservation exceeded: requested %s for %s, remaining %s of %s reserved%s (drawn %s)%s: "+
+	return fmt.Sprintf("reservation exceeded: requested %s for %s, remaining %s of %s reserved (drawn %s)%s: "+
 		"reserve more, at least the sum of what is allocated at a time; freed memory counts until the device has passed its free",
-		size.Of(e.Requested), legible.Value(e.Tag.OrUntagged()), size.Of(e.Remaining), size.Of(e.Reserved), e.lacks(),
-		size.Of(e.Reserved-min(e.Reserved, e.Remaining)), wait)
+		of(e.Requested), legible.Value(e.Tag.OrUntagged()), of(e.Remaining), of(e.Reserved), of(drawn), wait)
 }
 
 // Is matches [ErrClaimExceeded] if a reservation refused, and [ErrOutOfBudget]
@@ -239,18 +249,20 @@ type WaitError struct {
 // Error says on one line what was waited for, how that stood, who held the memory, and why it
 // ended.
 func (e *WaitError) Error() string {
-	wait := e.Wait.String()
+	of := size.Figures(slices.Concat([]uint64{e.Requested, e.Limit, e.Remaining, e.Kept}, e.Wait.figures(),
+		holdersFigures(e.Holders, e.MoreBytes))...)
+	wait := e.Wait.text(of)
 	if wait == "" {
 		wait = "did not wait"
 	}
 	if e.Limit != 0 {
-		wait += fmt.Sprintf("; remaining %s of %s", size.Of(e.Remaining), size.Of(e.Limit))
+		wait += fmt.Sprintf("; remaining %s of %s", of(e.Remaining), of(e.Limit))
 	}
 	if e.Kept != 0 {
-		wait += fmt.Sprintf(", %s of that kept for jobs inside, which may need more than they reserved", size.Of(e.Kept))
+		wait += fmt.Sprintf(", %s of that kept for jobs inside, which may need more than they reserved", of(e.Kept))
 	}
-	wait += holdersText(e.Holders, e.MoreHolders, e.MoreBytes)
-	return fmt.Sprintf("a request of %s for %s: %s: %v", size.Of(e.Requested), legible.Value(e.Tag.OrUntagged()), wait,
+	wait += holdersText(of, e.Holders, e.MoreHolders, e.MoreBytes)
+	return fmt.Sprintf("a request of %s for %s: %s: %v", of(e.Requested), legible.Value(e.Tag.OrUntagged()), wait,
 		e.Err)
 }
 

@@ -78,7 +78,7 @@ func TestErrorTexts(t *testing.T) {
 				`(live 0 B, pending 0 B, quarantined 0 B, claimed 3.0 MiB); largest holders: join claimed 1.5 MiB in 1 reservation, and 2 more hold 1.5 MiB`},
 		{&core.OutOfBudgetError{Requested: 1 << 30, Remaining: 1<<30 - 1, Limit: 1 << 30, Live: 1, MoreHolders: 1,
 			MoreBytes: 1},
-			`out of budget: requested 1.0 GiB for "untagged", remaining 1.0 GiB of 1.0 GiB, 1 byte too few (live 1 B, pending 0 B, quarantined 0 B, claimed 0 B), and 1 more holds 1 B`},
+			`out of budget: requested 1073741824 B for "untagged", remaining 1073741823 B of 1073741824 B (live 1 B, pending 0 B, quarantined 0 B, claimed 0 B), and 1 more holds 1 B`},
 		{&core.WaitError{Requested: 5 << 20, Tag: "sort",
 			Wait: core.Wait{For: 1500 * time.Microsecond, Pending: 2 << 20, Learning: true}, Err: context.Canceled},
 			`a request of 5.0 MiB for "sort": waited 1.5ms; the device had not come to 2.0 MiB that are freed; what jobs of this name need is being learned: context canceled`},

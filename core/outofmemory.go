@@ -66,28 +66,31 @@ type OutOfMemoryError struct {
 	Err error
 }
 
-// Error explains the refusal on one line.
+// Error explains the refusal on one line. Sizes are rounded, but those that differ never read the
+// same.
 func (e *OutOfMemoryError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "the pool is out of memory: requested %s for %s: ", size.Of(e.Requested),
-		legible.Value(e.Tag.OrUntagged()))
 	free := e.May - min(e.May, e.Used)
+	of := size.Figures(append(holdersFigures(e.Holders, e.MoreBytes), e.Requested, free, e.Behind, e.Largest, e.Held, e.May, e.Used,
+		e.Fragmented)...)
+	var b strings.Builder
+	fmt.Fprintf(&b, "the pool is out of memory: requested %s for %s: ", of(e.Requested),
+		legible.Value(e.Tag.OrUntagged()))
 	switch e.Cause {
 	case ShortageBehind:
-		fmt.Fprintf(&b, "%s are free, but %s of that behind work that the device has not done", size.Of(free),
-			size.Of(e.Behind))
+		fmt.Fprintf(&b, "%s are free, but %s of that behind work that the device has not done", of(free),
+			of(e.Behind))
 	case ShortageFragmented:
-		fmt.Fprintf(&b, "%s are free, but in pieces", size.Of(free))
+		fmt.Fprintf(&b, "%s are free, but in pieces", of(free))
 		if e.Largest > 0 {
-			fmt.Fprintf(&b, ", the largest %s", size.Of(e.Largest))
+			fmt.Fprintf(&b, ", the largest %s", of(e.Largest))
 		}
 	default:
-		fmt.Fprintf(&b, "%s are free", size.Of(free))
+		fmt.Fprintf(&b, "%s are free", of(free))
 	}
-	fmt.Fprintf(&b, " (held %s of %s that the %s allows; in use %s, behind work %s, fragmented %s)", size.Of(e.Held),
-		size.Of(e.May), e.Bound,
-		size.Of(e.Used), size.Of(e.Behind), size.Of(e.Fragmented))
-	b.WriteString(holdersText(e.Holders, e.MoreHolders, e.MoreBytes))
+	fmt.Fprintf(&b, " (held %s of %s that the %s allows; in use %s, behind work %s, fragmented %s)", of(e.Held),
+		of(e.May), e.Bound,
+		of(e.Used), of(e.Behind), of(e.Fragmented))
+	b.WriteString(holdersText(of, e.Holders, e.MoreHolders, e.MoreBytes))
 	if e.Err != nil {
 		fmt.Fprintf(&b, "; %v", e.Err)
 	}

@@ -106,8 +106,9 @@ func (r *tracker) mayIsolate() error {
 		return nil
 	}
 	if held := r.memory.held() + r.mapper.Mapped(); held > bound {
+		of := size.Figures(held, bound)
 		return fmt.Errorf("%w for an isolated block: %w: %s would be held, and %s may be", core.ErrOutOfMemory, errShare,
-			size.Of(held), size.Of(bound))
+			of(held), of(bound))
 	}
 	return nil
 }

@@ -8,8 +8,9 @@ import (
 )
 
 func outOfMemory(m *method, bytes uint64, p *pool) error {
+	of := size.Figures(bytes, p.stats.Reserved, p.stats.Used, p.heap.reserved, p.heap.capacity)
 	text := fmt.Sprintf("%s asked for; the pool holds %s with %s in use, all pools hold %s of %s",
-		size.Of(bytes), size.Of(p.stats.Reserved), size.Of(p.stats.Used), size.Of(p.heap.reserved), size.Of(p.heap.capacity))
+		of(bytes), of(p.stats.Reserved), of(p.stats.Used), of(p.heap.reserved), of(p.heap.capacity))
 	if err := p.heap.machine; err != nil {
 		text += "; the machine has no more: " + err.Error()
 		p.heap.machine = nil

@@ -67,8 +67,9 @@ func (d *Device) MemCreate(bytes uint64) (driver.MemHandle, error) {
 		return 0, fault(mMemCreate, driver.OutOfMemory, "injected by OutOfMemoryAt")
 	}
 	if left := d.memory.capacity - d.memory.reserved; bytes > left {
+		of := size.Figures(bytes, left)
 		return 0, fault(mMemCreate, driver.OutOfMemory,
-			fmt.Sprintf("%s asked for; %s of the device are left beside pools and handles", size.Of(bytes), size.Of(left)))
+			fmt.Sprintf("%s asked for; %s of the device are left beside pools and handles", of(bytes), of(left)))
 	}
 	d.memory.reserved += bytes
 	return d.created.put(&physical{bytes: bytes, handle: true}), nil

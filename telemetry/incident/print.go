@@ -125,13 +125,14 @@ func (p *printer) around(s *Surroundings) {
 	}
 	p.line("             %s", strings.Join(numbers, ", "))
 	m := s.Memory
+	of := size.Figures(m.Live, m.Pending, m.Quarantined, m.Limit, m.Reserved, m.Cached, m.Fragmented, m.PoolLimit)
 	p.line("  memory     live %s, pending %s, quarantined %s of %s; %d launches",
-		size.Of(m.Live), size.Of(m.Pending), size.Of(m.Quarantined), size.Of(m.Limit), m.Launches)
+		of(m.Live), of(m.Pending), of(m.Quarantined), of(m.Limit), m.Launches)
 	if m.Reserved > 0 {
 		var pool phrase
-		pool.add(true, "held %s, cached %s", size.Of(m.Reserved), size.Of(m.Cached))
-		pool.add(m.Fragmented > 0, ", fragmented %s", size.Of(m.Fragmented))
-		pool.add(m.PoolLimit > 0, "; at most %s", size.Of(m.PoolLimit))
+		pool.add(true, "held %s, cached %s", of(m.Reserved), of(m.Cached))
+		pool.add(m.Fragmented > 0, ", fragmented %s", of(m.Fragmented))
+		pool.add(m.PoolLimit > 0, "; at most %s", of(m.PoolLimit))
 		p.line("  pool       %s", pool)
 	}
 }

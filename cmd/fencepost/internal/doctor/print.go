@@ -123,8 +123,9 @@ func (r *Report) printSelfTest(p printer) {
 		p.line("budget", "%s", size.Of(t.Budget))
 	}
 	for _, l := range t.Limits {
-		p.line("limit by "+l.Source, "%s in %s, %s used, so the runtime may hold %s", size.Of(l.Bytes), l.Name,
-			size.Of(l.Used), size.Of(l.Allowed))
+		of := size.Figures(l.Bytes, l.Used, l.Allowed)
+		p.line("limit by "+l.Source, "%s in %s, %s used, so the runtime may hold %s", of(l.Bytes), l.Name,
+			of(l.Used), of(l.Allowed))
 	}
 	if t.Pool != nil {
 		p.line("pool", "%s", t.Pool)
