@@ -287,6 +287,9 @@ type DriverError struct {
 	// Detail is what the runtime adds: what it was doing, what it did about
 	// the failure. May be empty.
 	Detail string
+	// Faulted is the launch whose work lost the context, nil if the driver does not know. Only the
+	// simulated device does.
+	Faulted *UseRecord
 }
 
 // Error names operation, code, name and text.

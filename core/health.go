@@ -72,7 +72,7 @@ func (r *Runtime) lose(op string, err error) {
 	}
 	r.report(Finding{
 		Kind: names.FindingStickyError, Err: err,
-		Suspects: r.inFlight(err.Error()),
+		Suspects: r.inFlight(err),
 		Text: "the device's context is lost: " + legible.Kept(err).Error() +
 			"; every call is refused from now on, restart the process to get the device back",
 	})
@@ -93,12 +93,13 @@ func (r *Runtime) reportOutOfMemory(req Request, err error) {
 			legible.Value(req.Tag.OrUntagged()), legible.Kept(err))})
 }
 
-// inFlight lists what was in flight, for the report of a device that was lost with a
-// text: the faulting launch is among them. Those that the text names come first, and what
-// the runtime makes itself comes last: a copy mostly waits behind the kernel that faulted.
-func (r *Runtime) inFlight(text string) []UseRecord {
+// inFlight lists what was in flight, for the report of a device that was lost with an
+// error: the faulting launch is among them, if it declared a block. The launch that the driver says
+// has faulted is the first in any case. Then come those that the text names, and at last what the
+// runtime makes itself: a copy mostly waits behind the kernel that faulted.
+func (r *Runtime) inFlight(err error) []UseRecord {
 	const enough = 128
-	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;:'\"()", r) })
+	words := strings.FieldsFunc(err.Error(), func(r rune) bool { return strings.ContainsRune(" ,;:'\"()", r) })
 	rank := func(u UseRecord) int {
 		switch {
 		case slices.Contains(words, u.Launch):
@@ -110,6 +111,14 @@ func (r *Runtime) inFlight(text string) []UseRecord {
 	}
 	launches := r.resource.Inspect().InFlight()
 	slices.SortStableFunc(launches, func(a, b UseRecord) int { return cmp.Compare(rank(a), rank(b)) })
+	if e, ok := errors.AsType[*DriverError](err); ok && e.Faulted != nil {
+		is := func(u UseRecord) bool { return u.LaunchID == e.Faulted.LaunchID }
+		first := *e.Faulted
+		if i := slices.IndexFunc(launches, is); i >= 0 {
+			first = launches[i] // it knows more
+		}
+		launches = slices.Insert(slices.DeleteFunc(launches, is), 0, first)
+	}
 	return launches[:min(len(launches), enough)]
 }
 

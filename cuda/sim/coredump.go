@@ -42,7 +42,7 @@ func (d *Device) unlessFaulting(m *method) error {
 // lose takes the context for an operation that reached for memory which is not mapped.
 func (d *Device) lose(o *op, r Range) {
 	if o.kernel == nil || d.config.CoreDump == "" {
-		d.fail(driver.IllegalAddress, o.reached(r))
+		d.fail(driver.IllegalAddress, o.reached(r), o.work)
 		return
 	}
 	if f := d.faults.lie.Swap(nil); f != nil {
@@ -98,7 +98,7 @@ func (d *Device) dumpFault(o *op, r Range) {
 		if err := d.writeDump(o, r); err != nil {
 			why += ", and the core dump could not be written: " + err.Error()
 		}
-		d.fail(driver.IllegalAddress, why)
+		d.fail(driver.IllegalAddress, why, o.work)
 	})
 }
 

@@ -199,7 +199,7 @@ func (d *Device) state(m *method) error {
 		return withDetail(driver.NewError(m.entry, driver.Deinitialized), "the simulated device was closed")
 	}
 	if l := d.lost.Load(); l != nil {
-		return withDetail(driver.NewError(m.entry, l.code), l.detail())
+		return l.err(m)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func (f *faults) gateForRecord() context.Context {
 // [driver.IllegalAddress], now. Queued work is discarded and every later call
 // but Close fails with the code.
 func (d *Device) LoseContext(code int) {
-	d.fail(code, "")
+	d.fail(code, "", nil)
 	d.kill()
 }
 

@@ -151,10 +151,20 @@ func apart(f func()) {
 }
 
 // loss is why the context was lost: the code that every later call gets, and in
-// words what a GPU would not say, empty if that is all.
+// words what a GPU would not say, empty if that is all. work is what did it, nil if that is not known.
 type loss struct {
 	code int
 	why  string
+	work *Work
+}
+
+// err is the error of every call from now on.
+func (l *loss) err(m *method) error {
+	err := driver.NewError(m.entry, l.code)
+	if launch := l.work.launch(); launch.LaunchID != 0 {
+		err.Faulted = &launch
+	}
+	return withDetail(err, l.detail())
 }
 
 func (l *loss) detail() string {
@@ -165,7 +175,9 @@ func (l *loss) detail() string {
 }
 
 // fail takes the context with a sticky error; the first one stays.
-func (d *Device) fail(code int, why string) { d.lost.CompareAndSwap(nil, &loss{code, why}) }
+func (d *Device) fail(code int, why string, work *Work) {
+	d.lost.CompareAndSwap(nil, &loss{code, why, work})
+}
 
 // kernelFailed takes the context for a kernel that did not return: did is how it ended, and with
 // the value of a panic.
@@ -177,7 +189,7 @@ func (d *Device) kernelFailed(o *op, did, with string) {
 		Work: o.work}}
 	f.Text = fmt.Sprintf("%s: kernel %s on stream %#x %s%s\n%s", KernelPanic, o.name, uint64(o.stream), did, with, stack)
 	d.file(f, nil, did+with)
-	d.fail(driver.LaunchFailed, fmt.Sprintf("kernel %q %s%s%s%s", o.name, did, unwound(), with, o.enqueued()))
+	d.fail(driver.LaunchFailed, fmt.Sprintf("kernel %q %s%s%s%s", o.name, did, unwound(), with, o.enqueued()), o.work)
 }
 
 // unwound is where the panic or Goexit began that ends the kernel, as " at file:line": in the

@@ -3,6 +3,7 @@ package runtimes_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -213,5 +215,55 @@ func TestTheKernelThatLostTheDeviceIsNamedBeforeTheCopyBehindIt(t *testing.T) {
 	f := e2e.Single(t, rt, names.FindingStickyError)
 	if len(f.Suspects) < 2 || f.Suspects[0].Launch != "add" || f.Suspects[len(f.Suspects)-1].Launch == "add" {
 		t.Errorf("in flight: %v", f.Suspects)
+	}
+}
+
+// The simulated device knows whose work lost it. That launch is the first suspect, whatever it
+// declared, and others that were in flight come behind it, also one of the same name.
+func TestTheLaunchThatLostTheDeviceIsTheFirstSuspect(t *testing.T) {
+	faulty := map[string]sim.Kernel{
+		"nothing mapped": {Name: "same", Run: func(x *sim.Exec) { sim.WriteSlice[byte](x, x.Args().Ptr(0), 10)[0] = 1 }},
+		"a panic":        {Name: "same", Run: func(*sim.Exec) { panic("bug") }},
+	}
+	for what, kernel := range faulty {
+		for _, withBlock := range []bool{false, true} {
+			for _, guard := range []fencepost.GuardMode{fencepost.GuardOff, fencepost.GuardHunt} {
+				rt := e2e.OpenDirty(t, fencepost.Config{Device: fencepost.Sim, Guard: guard})
+				bad := must.Get(must.Get(rt.Load("bad", nil, kernel))(t).Kernel("same"))(t)
+				good := must.Get(must.Get(rt.Load("good", nil, sim.Kernel{Name: "same", Run: func(*sim.Exec) {}}))(t).Kernel("same"))(t)
+				l, other := e2e.Lease(t, rt, "bad"), e2e.Lease(t, rt, "good")
+				b, c := e2e.Allocate(t, rt, 1000, l.ID(), "bad"), e2e.Allocate(t, rt, 1000, other.ID(), "good")
+				release := e2e.Hold(t, rt, other.Handle())
+				for range 3 {
+					must.Do(t, good.Launch(t.Context(), rt, other, cuda.Blocks1D(1, 1), []core.Use{{Block: c.ID, Access: core.Write}}))
+				}
+				var uses []core.Use
+				if withBlock {
+					uses = []core.Use{{Block: b.ID, Access: core.Write}}
+				}
+				must.Do(t, bad.Launch(t.Context(), rt, l, cuda.Blocks1D(1, 1), uses, driver.Ptr(8)))
+				for end := time.Now().Add(20 * time.Second); rt.Findings().Counts()[names.FindingStickyError] == 0; {
+					if time.Now().After(end) {
+						t.Fatalf("%s: the loss is not found", what)
+					}
+					_ = rt.Streams().Synchronize(t.Context(), l.ID())
+				}
+				release()
+				for _, f := range rt.Findings().Recent() {
+					if f.Kind != names.FindingStickyError {
+						continue
+					}
+					var first core.UseRecord
+					if len(f.Suspects) > 0 {
+						first = f.Suspects[0]
+					}
+					others := slices.ContainsFunc(f.Suspects, func(u core.UseRecord) bool { return u.Stream == other.ID() })
+					again := slices.ContainsFunc(f.Suspects[min(1, len(f.Suspects)):], func(u core.UseRecord) bool { return u.LaunchID == first.LaunchID })
+					if first.Launch != "same" || first.Stream != l.ID() || first.LaunchID == 0 || !others || again {
+						t.Errorf("%s, with a block: %v, %s: %v; suspects %+v", what, withBlock, guard, f.Text, f.Suspects)
+					}
+				}
+			}
+		}
 	}
 }
