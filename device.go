@@ -132,7 +132,7 @@ func (c DeviceChoice) String() string {
 }
 
 // DeviceChoice says which device the runtime is on, and why.
-func (r *Runtime) DeviceChoice() DeviceChoice { return r.device }
+func (r *Runtime) DeviceChoice() DeviceChoice { return r.orNone().device }
 
 // absentError is the error of a machine without a GPU that the configuration
 // could use. Auto goes on with the simulated device then. Any other error is

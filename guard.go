@@ -38,6 +38,9 @@ type GuardStatus struct {
 
 // GuardStatus is how the debug guard is set now. It makes no device call.
 func (r *Runtime) GuardStatus() GuardStatus {
+	if r == nil {
+		return GuardStatus{}
+	}
 	setting := r.guard.Setting()
 	if setting.Mode == debugguard.Sample && r.guard.SampleRate() == 0 {
 		setting.SampleBytes = r.guard.SampleBytes() // also where it is the configuration's

@@ -149,7 +149,12 @@ func (r *Runtime) frozenHistory() (history.Source, error) {
 // in the format that the query's format names, "jsonl" (the default),
 // "perfetto" or "pytorch"; see package [history]. It is usually mounted at
 // /debug/gpumem/history. It makes no device call.
-func (r *Runtime) HistoryHandler() http.Handler { return history.Handler(r.liveHistory()) }
+func (r *Runtime) HistoryHandler() http.Handler {
+	if r == nil {
+		return http.NotFoundHandler()
+	}
+	return history.Handler(r.liveHistory())
+}
 
 // Dump writes the history into the folder of Config.Incidents in every format
 // and returns the paths of the files; see package [dump]. It waits for the

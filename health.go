@@ -19,8 +19,13 @@ import (
 // poisoned, when a sticky error lost the device and every call is refused. See
 // docs/operate.md for when each reason begins and ends. It makes no device call
 // and takes no lock: what it says of reasons and notes is at most a second old, and that
-// the device is lost or the runtime closed it says at once.
-func (r *Runtime) Health() core.Health { return r.health.Health() }
+// the device is lost or the runtime closed it says at once. A nil Runtime is closed.
+func (r *Runtime) Health() core.Health {
+	if r == nil {
+		return core.Health{State: names.HealthClosed, Reason: "there is no runtime: look at the error of Open"}
+	}
+	return r.health.Health()
+}
 
 // HealthReport is the answer of [Runtime.HealthHandler] and
 // [Runtime.ReadyHandler], as JSON.
@@ -49,6 +54,9 @@ type HealthReport struct {
 // device call.
 func (r *Runtime) HealthReport() HealthReport {
 	h := r.Health()
+	if r == nil {
+		return HealthReport{State: h.State, Reason: h.Reason, Stack: r.String()}
+	}
 	return HealthReport{State: h.State, Reason: h.Reason, Reasons: h.Signs, Notes: h.Notes, Device: r.device.String(),
 		UUID: r.device.UUID, Stack: r.String(),
 		Findings: r.findings.Counts()}

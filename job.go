@@ -285,12 +285,12 @@ func Reserve(bytes uint64, wait time.Duration) JobOption {
 }
 
 // Waiting is how many jobs wait for their reservation now. It does not block.
-func (r *Runtime) Waiting() int { return r.line.Len() }
+func (r *Runtime) Waiting() int { return r.orNone().line.Len() }
 
 // Learning is how many jobs with [Admit] wait or run now that began when nothing was known of what
 // they need, so that their reservation is a guess. It is safe for concurrent use and does not
 // block.
-func (r *Runtime) Learning() int { return r.inside.learning() }
+func (r *Runtime) Learning() int { return r.orNone().inside.learning() }
 
 const (
 	// leastPause is between two looks of the first that waits, however often it is woken.

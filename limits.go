@@ -27,7 +27,7 @@ type memoryLimits struct {
 // above the least of them. There are none where none was found, and on the simulated device; see
 // docs/configuration.md. It makes no device call, and the slice is the caller's.
 func (r *Runtime) MemoryLimits() []readings.MemoryLimit {
-	if last := r.limits.last.Load(); last != nil {
+	if last := r.orNone().limits.last.Load(); last != nil {
 		return slices.Clone(*last)
 	}
 	return nil

@@ -81,11 +81,26 @@ func (r *Runtime) ReapPending(ctx context.Context) error {
 }
 
 // Stats counts bytes and blocks by state, the budget, launches, waits and refusals. It
-// makes no device call.
-func (r *Runtime) Stats() core.Stats { return r.core.Stats() }
+// makes no device call. A nil Runtime has none.
+func (r *Runtime) Stats() core.Stats {
+	if r == nil {
+		return core.Stats{}
+	}
+	return r.core.Stats()
+}
 
 // Ordinal is the device's number.
-func (r *Runtime) Ordinal() int { return r.core.Ordinal() }
+func (r *Runtime) Ordinal() int {
+	if r == nil {
+		return 0
+	}
+	return r.core.Ordinal()
+}
 
 // String names the layers of the stack, outermost first, and the device.
-func (r *Runtime) String() string { return r.core.String() }
+func (r *Runtime) String() string {
+	if r == nil {
+		return "no runtime"
+	}
+	return r.core.String()
+}

@@ -125,48 +125,71 @@ func (r *Runtime) Core() *core.Runtime {
 	return r.core
 }
 
+// none stands for a nil Runtime where a method reads a field of it.
+var none Runtime
+
+func (r *Runtime) orNone() *Runtime {
+	if r == nil {
+		return &none
+	}
+	return r
+}
+
 // Driver is the device's driver, for enqueueing work of one's own.
-func (r *Runtime) Driver() driver.Driver { return r.driver }
+func (r *Runtime) Driver() driver.Driver { return r.orNone().driver }
 
 // Streams is the pool of stream leases.
-func (r *Runtime) Streams() *cuda.StreamPool { return r.streams }
+func (r *Runtime) Streams() *cuda.StreamPool { return r.orNone().streams }
 
 // Memory is the manager of typed memory.
-func (r *Runtime) Memory() *cuda.MemoryManager { return r.memory }
+func (r *Runtime) Memory() *cuda.MemoryManager { return r.orNone().memory }
 
 // History is the log records in memory.
-func (r *Runtime) History() *logging.Ring { return r.ring }
+func (r *Runtime) History() *logging.Ring { return r.orNone().ring }
 
 // Budget is the byte ledger, to change its limit or list its holders.
-func (r *Runtime) Budget() *budget.Resource { return r.budget }
+func (r *Runtime) Budget() *budget.Resource { return r.orNone().budget }
 
 // Guard is the debug guard, to switch its mode or tags.
-func (r *Runtime) Guard() *debugguard.Resource { return r.guard }
+func (r *Runtime) Guard() *debugguard.Resource { return r.orNone().guard }
 
 // Findings are the memory bugs seen so far.
-func (r *Runtime) Findings() *telemetry.Findings { return r.findings }
+func (r *Runtime) Findings() *telemetry.Findings { return r.orNone().findings }
 
 // Incidents is the writer of incident files, nil if Config.Incidents names no
 // folder.
-func (r *Runtime) Incidents() *incident.Writer { return r.incidents }
+func (r *Runtime) Incidents() *incident.Writer { return r.orNone().incidents }
 
 // Operations counts the calls by operation and result.
-func (r *Runtime) Operations() metrics.Operations { return r.observer.Operations() }
+func (r *Runtime) Operations() metrics.Operations {
+	if r == nil {
+		return metrics.Operations{}
+	}
+	return r.observer.Operations()
+}
 
 // TraceOf is how a log record of a request finds its way into ctx's trace: an
 // exported span of it, and how much of that trace was exported, "full"
 // or "event"; neither if nothing was. See [telemetry.Resource.TraceOf].
 func (r *Runtime) TraceOf(ctx context.Context) (span core.SpanRef, extent string) {
+	if r == nil {
+		return core.SpanRef{}, ""
+	}
 	return r.observer.TraceOf(ctx)
 }
 
 // Collector exports the runtime's metrics; register it with a Prometheus
 // registry.
-func (r *Runtime) Collector() prometheus.Collector { return r.collector }
+func (r *Runtime) Collector() prometheus.Collector { return r.orNone().collector }
 
 // DeviceMemory is what the device and its driver last said of its memory, at
 // most a second ago while they answer. It makes no device call.
-func (r *Runtime) DeviceMemory() metrics.DeviceMemory { return r.watch.Last() }
+func (r *Runtime) DeviceMemory() metrics.DeviceMemory {
+	if r == nil {
+		return metrics.DeviceMemory{}
+	}
+	return r.watch.Last()
+}
 
 // ProfileHandler serves who holds the device's memory as a pprof profile: bytes
 // and blocks by call stack, tag, stream and state, and what was ever
@@ -174,6 +197,9 @@ func (r *Runtime) DeviceMemory() metrics.DeviceMemory { return r.watch.Last() }
 // /debug/pprof/gpumem, where net/http/pprof is mounted too. It makes no device
 // call.
 func (r *Runtime) ProfileHandler() http.Handler {
+	if r == nil {
+		return http.NotFoundHandler()
+	}
 	return profile.Handler(profile.Source{Resource: r.core.Resource(), Allocations: r.allocations})
 }
 
