@@ -120,7 +120,7 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 	case work == nil:
 		return refuse.Nil(op, "work", "pass the function that does the work")
 	case ctx == nil:
-		return refuse.NoContext(op, ctx)
+		return refuse.NoContext(ctx, op)
 	}
 	s := &jobState{owner: r, rt: r.core, pool: r.streams, memory: r.memory, tag: core.Tag(names.Bound(name)),
 		began: monotime.Now(), account: core.NewAccount()}

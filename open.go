@@ -423,7 +423,7 @@ func (r *Runtime) Close(ctx context.Context) (core.Leftover, error) {
 	if r == nil {
 		return core.Leftover{}, r.refuseClosed("Close")
 	}
-	if err := refuse.NoContext("Close", ctx); err != nil {
+	if err := refuse.NoContext(ctx, "Close"); err != nil {
 		return core.Leftover{}, err
 	}
 	if !r.closing.CompareAndSwap(false, true) {

@@ -228,7 +228,7 @@ func (r *Runtime) Drift() (readings.Drift, error) {
 // begin once ctx has ended. A Direct stack has no pool and refuses with an
 // error that matches errors.ErrUnsupported.
 func (r *Runtime) TrimPool(ctx context.Context, keep uint64) error {
-	if err := cmp.Or(r.refuseClosed("TrimPool"), refuse.NoContext("TrimPool", ctx)); err != nil {
+	if err := cmp.Or(r.refuseClosed("TrimPool"), refuse.NoContext(ctx, "TrimPool")); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {

@@ -135,7 +135,7 @@ func (g *Gate) Enter(ctx context.Context, job string, shape Shape) (*Admission, 
 	case g == nil || g.model == nil:
 		return nil, refuse.Nil(op, "gate", "use what admit.New returned, and see to its error")
 	case ctx == nil:
-		return nil, refuse.NoContext(op, ctx)
+		return nil, refuse.NoContext(ctx, op)
 	case ctx.Err() != nil:
 		return nil, endError(ctx, job, "did not ask to be let in")
 	}

@@ -94,7 +94,7 @@ func (l *Lease) endStuck() error {
 // that record has invalidated. It blocks as record does, and while the
 // driver builds the graph.
 func (l *Lease) Capture(ctx context.Context, name string, uses []core.Use, record func(driver.Stream) error, forks ...*Lease) (*Graph, error) {
-	if err := cmp.Or(needLease("Capture", l), refuse.NoContext("Capture", ctx)); err != nil {
+	if err := cmp.Or(needLease("Capture", l), refuse.NoContext(ctx, "Capture")); err != nil {
 		return nil, err
 	}
 	if record == nil {

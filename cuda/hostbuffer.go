@@ -110,7 +110,7 @@ func (b *HostBuffer[T]) Free(ctx context.Context) error {
 	if b == nil {
 		return missingHandle("HostBuffer.Free", "buffer")
 	}
-	if err := refuse.NoContext("HostBuffer.Free", ctx); err != nil {
+	if err := refuse.NoContext(ctx, "HostBuffer.Free"); err != nil {
 		return err
 	}
 	if !b.state.CompareAndSwap(hostLive, hostFreeing) && !b.state.CompareAndSwap(hostLeaving, hostFreeing) {

@@ -197,7 +197,7 @@ func (p *StreamPool) makeIdle(s *stream) error {
 // tag says what the lease is for. From when Close begins the error is
 // one that matches [core.ErrClosed], for those who wait then too.
 func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) {
-	if err := cmp.Or(needPool("Acquire", p), refuse.NoContext("Acquire", ctx)); err != nil {
+	if err := cmp.Or(needPool("Acquire", p), refuse.NoContext(ctx, "Acquire")); err != nil {
 		return nil, err
 	}
 	if p.closed.Load() {
@@ -230,7 +230,7 @@ func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) 
 // make a stream. If all are leased the error matches [ErrNoStream]; from when
 // Close begins it matches [core.ErrClosed].
 func (p *StreamPool) TryAcquire(ctx context.Context, tag core.Tag) (*Lease, error) {
-	if err := cmp.Or(needPool("TryAcquire", p), refuse.NoContext("TryAcquire", ctx)); err != nil {
+	if err := cmp.Or(needPool("TryAcquire", p), refuse.NoContext(ctx, "TryAcquire")); err != nil {
 		return nil, err
 	}
 	if p.closed.Load() {
@@ -331,7 +331,7 @@ func (p *StreamPool) Handle(id core.StreamID) (driver.Stream, error) {
 // or ctx ends. What others enqueue meanwhile is not waited for. In a sampled trace
 // the wait is a span; see [StreamPoolConfig].
 func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
-	if err := cmp.Or(needPool("Synchronize", p), refuse.NoContext("Synchronize", ctx)); err != nil {
+	if err := cmp.Or(needPool("Synchronize", p), refuse.NoContext(ctx, "Synchronize")); err != nil {
 		return err
 	}
 	s, err := p.table.resolve("Synchronize", id)

@@ -31,7 +31,7 @@ func NoRuntime(op string, rt core.AnyRuntime) (*core.Runtime, error) {
 }
 
 // NoContext is the error of a nil context, and nil of any other.
-func NoContext(op string, ctx context.Context) error {
+func NoContext(ctx context.Context, op string) error {
 	if ctx != nil {
 		return nil
 	}

@@ -32,10 +32,10 @@ type shortageStack struct {
 	backend string
 	// limit says what bounds memory to [shortageBytes], and whether there is a budget:
 	//
-	//	budget         a budget over a large device
-	//	device         one that is small
+	//	budget         a budget, and much memory
+	//	device         a small device
 	//	device+budget  a small device, and a budget that is larger
-	//	share          a share of a large device
+	//	share          a share of much memory
 	//	share+budget   a share of a large device, and a budget that is larger
 	limit string
 	// guard is the mode of the guard. A stack with "none" has no guard, and one that is "impatient" is in mode off
