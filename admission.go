@@ -299,10 +299,12 @@ type learned struct {
 
 // learnedFiles are the models of the files that runtimes of this process have open, by the path
 // behind all symbolic links: several runtimes with one file learn together.
-var learnedFiles = struct {
+var learnedFiles = learnedTable{byPath: map[string]*learnedFile{}}
+
+type learnedTable struct {
 	mu     sync.Mutex
 	byPath map[string]*learnedFile
-}{byPath: map[string]*learnedFile{}}
+}
 
 type learnedFile struct {
 	model *admit.Model
