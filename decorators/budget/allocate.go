@@ -7,9 +7,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
-// Allocate charges the request and passes it on. It never waits: if the
+// Allocate charges the request and passes it on. If the
 // bytes do not fit, or the device has no memory, it asks the upstream to reap
-// and tries once more. Errors: core.InvalidRequestError, also for a claim
+// and tries once more, and waits for the device as [Config].Patience says. Errors: core.InvalidRequestError, also for a claim
 // that is not open; core.OutOfBudgetError, which matches core.ErrClaimExceeded
 // if it is the claim that is short; and the upstream's. After an error nothing is charged.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {

@@ -7,9 +7,11 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/cures"
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
@@ -21,6 +23,10 @@ type Config struct {
 	// request that the caller was refused. A guard above may ask again for what
 	// was refused: leave it nil there, and the guard reports.
 	Events oplog.Sink
+	// Patience is how long a request that would be refused waits in all for the device to pass
+	// memory that is freed, as long as that may make room, and no longer than its context. Zero means
+	// that none waits. A debug guard above says it for the whole stack.
+	Patience time.Duration
 	// OnTag, if not nil, is told of a tag that is given memory: when that is for
 	// the first time, and again after each [Resource.RenewTags], on each stream. It
 	// is called with the stream's books locked, so it must return soon and call
@@ -34,7 +40,8 @@ type Config struct {
 }
 
 // Resource is a budget around an upstream resource. It is safe for
-// concurrent use; no method waits for the device except Drain.
+// concurrent use; no method waits for the device except Drain, and Allocate and Reserve for so long
+// as [Config].Patience says.
 type Resource struct {
 	upstream core.Resource
 	events   oplog.Sink
@@ -76,6 +83,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	below := path.Over(upstream, true)
 	r.path = below.Extend(r, share{r})
 	r.path.Room().Join(r, upstream)
+	r.path.Room().Configure(func(s *cures.Setup) { s.Patience = max(s.Patience, cfg.Patience) })
 	r.streams.path = r.path
 	r.records, r.part = path.Join[record](below, upstream)
 	r.records.Subscribe(upstream, path.Listener{Hear: r.released})

@@ -281,7 +281,7 @@ func (s share) Prepare(ctx context.Context, o *path.Op) error {
 			r.hide(err) // the block goes without red zones
 			k.unguarded = true
 			k.waited = refuse.WaitOf(err)
-			o.Waited = k.waited != core.Wait{}
+			o.Waited = k.waited.For
 		}
 	}
 	o.Lane.Lock()

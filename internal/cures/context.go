@@ -2,6 +2,7 @@ package cures
 
 import (
 	"context"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -9,6 +10,8 @@ import (
 // effort says how much is done for a request. The zero value is that of a caller's request.
 type effort struct {
 	none, impatient, own bool
+	// waited is how long the request has waited for the device already.
+	waited time.Duration
 	// answers: it is made by the program's function that is asked for memory.
 	answers bool
 }
@@ -38,10 +41,17 @@ func Own(ctx context.Context, patient bool) context.Context {
 	return &withEffort{ctx, effort{own: true, impatient: !patient, answers: effortIn(ctx).answers}}
 }
 
-// Impatient is a context for a request that has waited for the device already.
+// Impatient is a context for a request that does not wait for the device.
 func Impatient(ctx context.Context) context.Context {
 	e := effortIn(ctx)
 	e.impatient = true
+	return &withEffort{ctx, e}
+}
+
+// Waited is a context for a request that has waited for the device for so long already.
+func Waited(ctx context.Context, already time.Duration) context.Context {
+	e := effortIn(ctx)
+	e.waited += already
 	return &withEffort{ctx, e}
 }
 

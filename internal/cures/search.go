@@ -18,8 +18,8 @@ type Want struct {
 	Request *core.Request
 	// Reserves: it is a reservation, which is lent nothing that is pending.
 	Reserves bool
-	// Impatient: it does not wait for the device.
-	Impatient bool
+	// Waited is how long it has waited for the device already.
+	Waited time.Duration
 }
 
 // inOrder reports whether what is pending on the request's own stream is lent to it.

@@ -49,7 +49,9 @@ func (r *Room) pendingMemory(err error, now Signs) uint64 {
 // that stands is younger than a look that found nothing.
 func (s *Search) waitForDevice(ctx context.Context, err error) bool {
 	r, w := s.room, &s.wait
-	if s.want.Impatient || effortIn(ctx).impatient || r.setup.Patience <= 0 || ctx.Err() != nil {
+	e := effortIn(ctx)
+	patience := r.setup.Patience - s.want.Waited - e.waited
+	if e.impatient || patience <= 0 || ctx.Err() != nil {
 		return false
 	}
 	now := r.Signs()
@@ -58,7 +60,7 @@ func (s *Search) waitForDevice(ctx context.Context, err error) bool {
 		if bytes == 0 {
 			return w.onceMore(s.seen != now)
 		}
-		s.beginWait(ctx, bytes)
+		s.beginWait(ctx, bytes, patience)
 	}
 	if bytes > 0 && w.patient.Err() == nil {
 		w.last = false
@@ -82,11 +84,11 @@ func (s *Search) waitForDevice(ctx context.Context, err error) bool {
 	return failed == nil // else the device fails
 }
 
-func (s *Search) beginWait(ctx context.Context, bytes uint64) {
+func (s *Search) beginWait(ctx context.Context, bytes uint64, patience time.Duration) {
 	w := &s.wait
 	s.relieved = true
 	w.began, w.pending = time.Now(), bytes
-	w.patient, w.end = context.WithTimeout(ctx, s.room.setup.Patience)
+	w.patient, w.end = context.WithTimeout(ctx, patience)
 	s.room.waiting.Add(1)
 	if begin := s.room.setup.BeginStep; begin != nil {
 		usercode.Call(stepCode, func() {

@@ -40,8 +40,8 @@ type Op struct {
 	NotAtOnce bool
 	// Late: its context was made by a [Contexts].
 	Late bool
-	// Waited: a layer has waited for memory for the operation already.
-	Waited bool
+	// Waited is how long a layer has waited for memory for the operation already.
+	Waited time.Duration
 	// Then, if the backend sets it, is called with Block when the lane is not locked any more.
 	Then func(core.Block)
 	// Span is that of the caller's context, zero unless it is sampled, which Traced says.
@@ -282,7 +282,7 @@ func (o *Op) begin(l *Lane, free bool, span core.SpanRef, began monotime.Instant
 	o.Timed = *begun%timedEach == 0 || o.Traced
 	*begun++
 	o.Record, o.Engine, o.Lacks, o.Got = nil, nil, nil, nil
-	o.AtOnce, o.NotAtOnce, o.Late, o.Waited, o.settles = false, false, false, false, 0
+	o.AtOnce, o.NotAtOnce, o.Late, o.settles, o.Waited = false, false, false, 0, 0
 	if o.Then != nil {
 		o.Then = nil
 	}
@@ -390,7 +390,7 @@ func (p *Path) cured(ctx context.Context, asked []*Path, o *Op, err error) bool 
 		layer.Yield(o, err)
 	}
 	if o.search == nil {
-		o.search = p.room.Begin(cures.Want{Request: &o.Request, Impatient: o.Waited}, err)
+		o.search = p.room.Begin(cures.Want{Request: &o.Request, Waited: o.Waited}, err)
 	}
 	return o.search.Another(ctx, err)
 }
@@ -454,8 +454,8 @@ func (f *foreign) Deallocate(o *Op) bool { return o.Got == f.path || o.Decline(f
 
 // Prepare calls the resource.
 func (f *foreign) Prepare(ctx context.Context, o *Op) (err error) {
-	if o.Waited {
-		ctx = cures.Impatient(ctx)
+	if o.Waited > 0 {
+		ctx = cures.Waited(ctx, o.Waited)
 	}
 	if o.Free {
 		o.Block, err = f.upstream.Deallocate(ctx, o.ID)

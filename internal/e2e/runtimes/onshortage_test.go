@@ -102,6 +102,9 @@ func TestTheProgramIsAskedForMemoryBeforeARefusal(t *testing.T) {
 		},
 	} {
 		for _, backend := range e2e.Backends() {
+			if name == "a job at once" && backend == fencepost.Async {
+				continue // it takes what the device has passed, and waits for none
+			}
 			for _, guard := range []fencepost.GuardMode{"off", "ledger", "sample:1", "hunt"} {
 				t.Run(name+"/"+string(backend)+"/"+string(guard), func(t *testing.T) {
 					c := &cache{answer: func(c *cache, ctx context.Context, bytes uint64) bool { return c.give(ctx, bytes) }}
