@@ -18,7 +18,7 @@ type wait struct {
 	span    func(error)
 	pause   time.Duration // before the request is made again: others may free and take all the time
 	pending uint64        // bytes that were on their way when it began
-	last    bool          // the request was made for the last time
+	retries int           // since there was something to wait for
 }
 
 // Signs are what changes when something came of a wait.
@@ -63,7 +63,7 @@ func (s *Search) waitForDevice(ctx context.Context, err error) bool {
 		s.beginWait(ctx, bytes, patience)
 	}
 	if bytes > 0 && w.patient.Err() == nil {
-		w.last = false
+		w.retries = 0
 	}
 	time.Sleep(w.pause)
 	w.pause = min(2*w.pause+time.Microsecond, slowestPause)
@@ -99,13 +99,15 @@ func (s *Search) beginWait(ctx context.Context, bytes uint64, patience time.Dura
 
 const stepCode = "BeginStep"
 
-// onceMore reports whether the request is made for the last time, if memory has changed since before
-// the try that failed.
+// onceMore reports whether the request is made once more although there is nothing to wait for:
+// memory has changed since before the try that failed. Others may take it each time.
 func (w *wait) onceMore(changed bool) bool {
-	if !changed || w.last {
+	if !changed || w.retries == maxLooks {
 		return false
 	}
-	w.last = true
+	time.Sleep(w.pause)
+	w.pause = min(2*w.pause+time.Microsecond, slowestPause)
+	w.retries++
 	return true
 }
 

@@ -60,11 +60,11 @@ func TestChurnWithinTheBudgetIsNeverRefusedInAnyMode(t *testing.T) {
 	}
 }
 
-// The streams' owners are goroutines here, each with its share of the budget, and
-// what one frees another finds no use for. A sixteenth is for red zones, which
-// those that are live keep.
+// The streams' owners are goroutines here, each with half of its share of the budget live at most,
+// and what one frees another finds no use for. The other half is for red zones, and for the pieces
+// that blocks of three sizes leave between them.
 func TestGoroutinesThatChurnWithinTheirSharesAreNeverRefused(t *testing.T) {
-	const limit, goroutines, rounds = 8 << 20, 4, 40
+	const limit, goroutines, rounds = 32 << 20, 4, 40
 	for _, guard := range e2e.GuardSettings {
 		t.Run(guard, func(t *testing.T) {
 			rt := e2e.Open(t, fencepost.Config{Guard: fencepost.GuardMode(guard), Budget: limit, GuardConfig: patient})
@@ -74,7 +74,7 @@ func TestGoroutinesThatChurnWithinTheirSharesAreNeverRefused(t *testing.T) {
 				s := e2e.Lease(t, rt, "churn")
 				all.Go(func() {
 					for i := range rounds {
-						b, err := rt.Allocate(t.Context(), core.Request{Bytes: uint64(limit / goroutines * 15 / 16 / (1 + (i+g)%3)), Stream: s.ID(), Tag: "churn"})
+						b, err := rt.Allocate(t.Context(), core.Request{Bytes: uint64(limit / goroutines / 2 / (1 + (i+g)%3)), Stream: s.ID(), Tag: "churn"})
 						if err != nil {
 							refused.Add(1)
 							t.Error(err)
