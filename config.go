@@ -161,7 +161,7 @@ type Config struct {
 	// refused or waits for the device: bytes is what it lacks memory for. It reports whether it gave
 	// some back. It may free blocks, block, and call the runtime, with ctx: what it does with another
 	// context may ask it again. It is called on the goroutine of the request, from several at a time,
-	// and up to 16 times for one request.
+	// and up to 16 times for each try of a request: with red zones, without, and in line.
 	OnShortage func(ctx context.Context, bytes uint64) bool
 	// ReservePasses is how many jobs may pass one that waits for a larger reservation ([Reserve])
 	// than there is room for, each of whom fits. 0 serves strictly in the order of their coming.

@@ -278,7 +278,7 @@ func (p *driverPool) learnStep(now *poolReading) {
 	}
 }
 
-// trim reads the pool too: whoever asked for room looks at what is held now.
+// trim reads the pool, too: the request for room then sees what is held now.
 func (p *driverPool) trim(keep uint64) error {
 	if err := p.drv.PoolTrim(p.pool, keep); err != nil {
 		return err

@@ -136,11 +136,17 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 	}
 	tag = tag.OrUntagged()
 	req := core.Request{Bytes: bytes, Requested: bytes, Tag: tag}
-	room := r.path.Room()
+	room, taken := r.path.Room(), false
+	defer func() {
+		if taken { // the program's code has ended the goroutine, so no claim has the bytes
+			r.ledger.give(bytes)
+		}
+	}()
 	search, err := room.Seek(ctx, cures.Want{Request: &req, Reserves: true}, func() error {
 		if short := r.setAside(bytes, tag); short != nil {
 			return short
 		}
+		taken = true
 		return nil
 	})
 	if short := r.shortageIn(err); short != nil {
@@ -150,6 +156,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 	if room.Tell(ctx, search, &req, err); err != nil {
 		return core.Claim{}, err
 	}
+	taken = false
 	c := &claim{id: core.ClaimID(lastClaim.Add(1)), tag: tag, bytes: bytes, ledger: &r.ledger, unspent: bytes}
 	r.claims.add(c)
 	return core.Claim{ID: c.id, Bytes: bytes, Tag: tag}, nil

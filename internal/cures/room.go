@@ -53,7 +53,7 @@ type Room struct {
 	waited             atomic.Int64
 
 	mu      sync.Mutex
-	polling [slow + 1]bool
+	polling [hastes]bool
 	changed chan struct{} // closed when a poll has seen a change
 }
 

@@ -254,14 +254,17 @@ func (s *Search) End(err error) error {
 // relieved a request. s is nil if there was none.
 func (r *Room) Tell(ctx context.Context, s *Search, req *core.Request, err error) {
 	switch {
-	case r.setup.Events == nil, err == nil && (s == nil || !s.relieved), err != nil && (!Short(err) || effortIn(ctx).own):
+	case r.setup.Events == nil, err == nil && (s == nil || !s.relieved):
+		return
+	case err != nil && (!Short(err) || effortIn(ctx).own):
 		return
 	}
 	e := oplog.Event{
 		Op: oplog.OpRefusal, Layer: r.setup.Layer, Time: r.now(), Ordinal: r.ask.Ordinal(), Stream: req.Stream,
-		Tag:   req.Tag.OrUntagged(),
-		Block: core.BlockID{AllocStream: req.Stream, Ordinal: r.ask.Ordinal()}, Requested: cmp.Or(req.Requested, req.Bytes),
-		Bytes: req.Bytes, Relieved: err == nil, Span: core.SpanOf(ctx), Err: err,
+		Tag:       req.Tag.OrUntagged(),
+		Block:     core.BlockID{AllocStream: req.Stream, Ordinal: r.ask.Ordinal()},
+		Requested: cmp.Or(req.Requested, req.Bytes),
+		Bytes:     req.Bytes, Relieved: err == nil, Span: core.SpanOf(ctx), Err: err,
 	}
 	if err == nil {
 		e.Duration, e.Time, e.Err = e.Time.Sub(s.began), s.began, s.first

@@ -65,8 +65,7 @@ func (s *Search) waitForDevice(ctx context.Context, err error) bool {
 	if bytes > 0 && w.patient.Err() == nil {
 		w.retries = 0
 	}
-	time.Sleep(w.pause)
-	w.pause = min(2*w.pause+time.Microsecond, slowestPause)
+	w.sleep()
 	switch {
 	case w.patient.Err() != nil:
 		return ctx.Err() == nil && w.onceMore(s.seen != r.Signs())
@@ -105,10 +104,15 @@ func (w *wait) onceMore(changed bool) bool {
 	if !changed || w.retries == maxLooks {
 		return false
 	}
-	time.Sleep(w.pause)
-	w.pause = min(2*w.pause+time.Microsecond, slowestPause)
+	w.sleep()
 	w.retries++
 	return true
+}
+
+// sleep pauses before a try, longer each time.
+func (w *wait) sleep() {
+	time.Sleep(w.pause)
+	w.pause = min(2*w.pause+time.Microsecond, slowestPause)
 }
 
 // endWait counts a wait, and tells the account of the request.
@@ -149,8 +153,8 @@ type Haste int
 // milliseconds.
 const (
 	Request Haste = iota
-	slow
-	Job = slow
+	Job
+	hastes
 )
 
 // pauses are the first and the longest pause between two looks.
