@@ -195,7 +195,12 @@ func (all records) encode() []byte {
 		return cmp.Or(strings.Compare(a.Job, b.Job), slices.Compare(a.Names[:], b.Names[:]))
 	})
 	text, _ := json.Marshal(saved) //nolint:errchkjson // a run has no number that JSON has not
-	return append(fmt.Appendf(nil, "%s %d %08x\n", magic, version, crc32.Checksum(text, castagnoli)), text...)
+	return append([]byte(headOf(text)+"\n"), text...)
+}
+
+// headOf is the first line before a body, without its end.
+func headOf(body []byte) string {
+	return fmt.Sprintf("%s %d %08x", magic, version, crc32.Checksum(body, castagnoli))
 }
 
 // isOurs is whether a file is one of learned peaks, also if it is damaged. It says no if another
@@ -263,7 +268,7 @@ func decode(text []byte) (records, error) {
 		return nil, errors.New("it is damaged: its first line is cut short or not what was written")
 	case n > 1 && v != version:
 		return nil, fmt.Errorf("it has version %d, and this program reads version %d", v, version)
-	case err != nil || len(text) > maxBytes || crc32.Checksum(body, castagnoli) != sum:
+	case err != nil || len(text) > maxBytes || string(head) != headOf(body):
 		return nil, errors.New("it is damaged: what it says is not what was written")
 	}
 	var saved []savedCurve

@@ -115,9 +115,6 @@ func TestADamagedFileIsRefused(t *testing.T) {
 			for bit := range 8 {
 				changed := append([]byte(nil), whole...)
 				changed[n] ^= 1 << bit
-				if n > line-10 && bytes.EqualFold(changed, whole) {
-					continue // the same number
-				}
 				refused(fmt.Sprintf("bit %d of byte %d, %s", bit, n, file), changed)
 			}
 		}
