@@ -62,7 +62,7 @@ func TestASnapshotOfARingThatHasLostItsBeginningIsWhole(t *testing.T) {
 }
 
 func TestMemoryThatIsPassedOnInStreamOrderIsFreedBeforeItIsAllocated(t *testing.T) {
-	rt, source := open(t, fencepost.Config{Guard: "off"})
+	rt, source := open(t, fencepost.Config{Guard: "off", Resource: fencepost.Async}) // the own pool releases at once
 	l := must.Get(rt.Streams().Acquire(t.Context(), "test"))(t)
 	defer func() { _ = l.Release() }()
 	first := allocate(t, rt, 4096, l.ID(), "first")
@@ -72,6 +72,9 @@ func TestMemoryThatIsPassedOnInStreamOrderIsFreedBeforeItIsAllocated(t *testing.
 	second := allocate(t, rt, 4096, l.ID(), "second")
 	if second.ID.Ptr != first.ID.Ptr {
 		t.Fatalf("the device did not pass the memory on: %v and %v", first.ID, second.ID)
+	}
+	if slices.ContainsFunc(source.Events(), func(e oplog.Event) bool { return e.Op == oplog.OpRelease }) {
+		t.Fatal("the release is known")
 	}
 	report := checkSnapshot(t, export(t, source, history.PyTorch))
 	if len(report.Broken) > 0 || report.Actions[0]["free_completed"] != 1 || report.Allocated != 4096 {
