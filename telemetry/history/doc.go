@@ -50,5 +50,8 @@
 // its beginning, and so is one that a resource lists and the history does not
 // know. A stripe of a ring may have lost an allocation that is younger than
 // others' records: where two such blocks have an address in common, the later
-// one is taken to be allocated just before its free.
+// one is taken to be allocated just before its free. The same holds for a block
+// whose addresses an older one has in the history. If the history has no free of the
+// younger one, its allocation is at the end. An older one that still has its addresses
+// is freed there, too.
 package history

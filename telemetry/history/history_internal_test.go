@@ -12,7 +12,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -97,7 +99,7 @@ type follower struct {
 func follow(t *testing.T, what string, h *loaded) (*follower, *replay) {
 	t.Helper()
 	f := &follower{t: t, what: what, state: map[core.Generation]step{}, steps: map[step]int{}}
-	r := newReplay(h.books[0], h.events, f.step)
+	r := h.replay(h.books[0], f.step)
 	for _, b := range r.left() {
 		if want := map[bool]step{false: stepAllocate, true: stepFree}[b.freed]; f.state[b.id.Generation] != want {
 			t.Fatalf("%s: block %v is left as %v", what, b.id, f.state[b.id.Generation])
@@ -106,7 +108,7 @@ func follow(t *testing.T, what string, h *loaded) (*follower, *replay) {
 	return f, r
 }
 
-func (f *follower) step(s step, b *memory, _ *oplog.Event) {
+func (f *follower) step(s step, b *memory, _ int64, _ *oplog.Event) {
 	f.t.Helper()
 	f.steps[s]++
 	g := b.id.Generation
@@ -127,6 +129,22 @@ func (f *follower) step(s step, b *memory, _ *oplog.Event) {
 	case stepRelease:
 		f.at.remove(b)
 	}
+}
+
+// snapshots are files for one run of Python, which checks them all.
+type snapshots []string
+
+func (s *snapshots) write(t *testing.T, name string, h *loaded) {
+	t.Helper()
+	file := must.Get(os.Create(filepath.Join(t.TempDir(), name+".pickle")))(t)
+	must.Do(t, h.writeSnapshot(file))
+	must.Do(t, file.Close())
+	*s = append(*s, file.Name())
+}
+
+func (s *snapshots) check(t *testing.T) {
+	t.Helper()
+	python(t, nil, append([]string{"testdata/check_snapshot.py"}, *s...)...)
 }
 
 func load(t *testing.T, events []oplog.Event, listed map[core.Generation]listedBlock) *loaded {
@@ -163,6 +181,7 @@ func TestAWholeHistoryEndsWithWhatIsHeld(t *testing.T) {
 // Whatever records are lost, the rest makes sense; and what the resources list
 // is held at the end.
 func TestAHistoryWithoutItsBeginningStillFitsTogether(t *testing.T) {
+	var files snapshots
 	for seed := range uint64(600) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		events, left := program(random, 200, seed%2 == 0)
@@ -182,7 +201,9 @@ func TestAHistoryWithoutItsBeginningStillFitsTogether(t *testing.T) {
 				return old < cut*int(1+e.Stream)/3
 			})
 		}
-		_, r := follow(t, fmt.Sprint("seed ", seed), load(t, events, listed))
+		h := load(t, events, listed)
+		_, r := follow(t, fmt.Sprint("seed ", seed), h)
+		files.write(t, fmt.Sprint("seed ", seed), h)
 		if seed%3 == 0 {
 			continue
 		}
@@ -192,6 +213,7 @@ func TestAHistoryWithoutItsBeginningStillFitsTogether(t *testing.T) {
 			}
 		}
 	}
+	files.check(t)
 }
 
 func TestLostAndRefusedRequestsAreToldFromOthers(t *testing.T) {
@@ -376,11 +398,44 @@ func TestAFreedBlockThatIsNotListedIsReleased(t *testing.T) {
 		h.findOrigin()
 		must.Do(t, h.keepBooks())
 		var left []core.Generation
-		for _, b := range newReplay(h.books[0], h.events, func(step, *memory, *oplog.Event) {}).left() {
+		for _, b := range h.replay(h.books[0], func(step, *memory, int64, *oplog.Event) {}).left() {
 			left = append(left, b.id.Generation)
 		}
 		if !slices.Equal(left, want) {
 			t.Errorf("listed at %v: %v are left, not %v", at, left, want)
 		}
 	}
+}
+
+// A ring may lose the allocation of a block that the resources list, and keep that of an older block whose
+// addresses it has. The snapshot says that the older one
+// was there first, and was freed.
+func TestABlockWhoseAllocationIsLostComesAfterTheOlderOneThere(t *testing.T) {
+	begin := time.Unix(1, 0)
+	older := oplog.Event{Op: oplog.OpAllocate, Time: begin, Duration: 5, Block: core.BlockID{Ptr: 1 << 20, Generation: 1}, Bytes: 4096}
+	free, release := older, older
+	free.Op, free.Time = oplog.OpDeallocate, begin.Add(10)
+	release.Op, release.Time = oplog.OpRelease, begin.Add(20)
+	launch := oplog.Event{Op: oplog.OpFinish, Time: begin.Add(30)}
+	var files snapshots
+	for what, events := range map[string][]oplog.Event{
+		"free lost":             {older, launch},
+		"release lost":          {older, free, launch},
+		"released":              {older, free, release, launch},
+		"its own free lost too": {free, launch},
+	} {
+		for _, at := range []uint64{1<<20 - 2048, 1 << 20, 1<<20 + 2048} {
+			for _, state := range []core.BlockState{core.Live, core.Retired, core.Quarantined} {
+				younger := listedBlock{memory: memoryOf(core.BlockID{Ptr: at, Generation: 2}, 4096, 4096, "younger"), state: state}
+				name := fmt.Sprintf("%s, at %#x, %v", what, at, state)
+				h := load(t, events, map[core.Generation]listedBlock{2: younger})
+				_, r := follow(t, name, h)
+				if left := r.left(); len(left) != 1 || left[0].memory != younger.memory {
+					t.Errorf("%s: %v is left", name, left)
+				}
+				files.write(t, name, h)
+			}
+		}
+	}
+	files.check(t)
 }

@@ -118,7 +118,7 @@ func (t *trace) emitCounters(b *book, add func(at int64, name string, bytes uint
 	var live, pending uint64
 	at := int64(0)
 	begun := false
-	r := newReplay(b, t.history.events, func(step step, block *memory, e *oplog.Event) {
+	r := t.history.replay(b, func(step step, block *memory, now int64, e *oplog.Event) {
 		if e != nil && !begun {
 			begun = true // the sum of what was there from the beginning
 			add(at, "live", live)
@@ -137,11 +137,7 @@ func (t *trace) emitCounters(b *book, add func(at int64, name string, bytes uint
 		if e == nil {
 			return
 		}
-		if step == stepAllocate {
-			at = max(at, t.history.after(e))
-		} else {
-			at = max(at, t.history.begin(e))
-		}
+		at = max(at, now)
 		if step != stepRelease {
 			add(at, "live", live)
 		}

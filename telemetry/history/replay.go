@@ -23,19 +23,23 @@ const (
 	stepRefuse
 )
 
-// newReplay calls yield for each step of the device's history, in order and in
+// fromBeginning is when a block came that was there before the history began.
+const fromBeginning = -1
+
+// replay calls yield for each step of a device's history, in order and in
 // pairs that fit: no two blocks overlap, each is allocated, freed and released
-// once. event is what caused the step; nil for the blocks that were there from
-// the beginning, which come first, and for what is only known to be there at
+// once. at is when, fromBeginning for the blocks that were there, which come first.
+// event is what caused the step; nil for those blocks, and for what is only known to be so at
 // the end.
-func newReplay(b *book, events []oplog.Event, yield func(s step, block *memory, event *oplog.Event)) *replay {
-	r := &replay{book: b, yield: yield, blocks: map[core.Generation]*replayed{}, waiting: map[core.Generation]listedBlock{}}
+func (h *loaded) replay(b *book, yield func(s step, block *memory, at int64, event *oplog.Event)) *replay {
+	r := &replay{history: h, book: b, yield: yield, unknown: fromBeginning, blocks: map[core.Generation]*replayed{}, waiting: map[core.Generation]listedBlock{}}
 	r.begin()
-	for i := range events {
-		if events[i].Ordinal == b.ordinal {
-			r.apply(&events[i])
+	for i := range h.events {
+		if h.events[i].Ordinal == b.ordinal {
+			r.apply(&h.events[i])
 		}
 	}
+	r.unknown = h.end
 	for _, g := range slices.Sorted(maps.Keys(r.waiting)) {
 		r.admit(g, nil)
 	}
@@ -50,12 +54,28 @@ func newReplay(b *book, events []oplog.Event, yield func(s step, block *memory, 
 
 // replay is the state of a replay.
 type replay struct {
+	history *loaded
 	book    *book
-	yield   func(step, *memory, *oplog.Event)
+	yield   func(step, *memory, int64, *oplog.Event)
+	// unknown is when a step happens that no event causes.
+	unknown int64
 	blocks  map[core.Generation]*replayed
 	extents extents
 	// waiting are early blocks whose addresses another one had.
 	waiting map[core.Generation]listedBlock
+}
+
+// tell yields a step: an allocation happens at the end of its event, all else at its beginning.
+func (r *replay) tell(s step, block *memory, e *oplog.Event) {
+	at := r.unknown
+	switch {
+	case e == nil:
+	case e.Op == oplog.OpAllocate && s != stepRefuse:
+		at = r.history.after(e)
+	default:
+		at = r.history.begin(e)
+	}
+	r.yield(s, block, at, e)
 }
 
 // replayed is a block of a replay.
@@ -90,7 +110,7 @@ func (r *replay) enter(early listedBlock, e *oplog.Event) {
 }
 
 // admit allocates a waiting block, unless its addresses are a younger one's by
-// now.
+// now. An older one's free is lost.
 func (r *replay) admit(g core.Generation, e *oplog.Event) {
 	early, ok := r.waiting[g]
 	if !ok {
@@ -107,7 +127,7 @@ func (r *replay) apply(e *oplog.Event) {
 	switch {
 	case isRefusal(e):
 		refused := memoryOfEvent(e)
-		r.yield(stepRefuse, &refused, e)
+		r.tell(stepRefuse, &refused, e)
 	case !concernsBlock(e):
 	case e.Op == oplog.OpAllocate:
 		r.allocate(memoryOfEvent(e), e)
@@ -141,7 +161,7 @@ func (r *replay) allocate(h memory, e *oplog.Event) {
 	b := &replayed{memory: h}
 	r.blocks[h.id.Generation] = b
 	r.extents.insert(&b.memory)
-	r.yield(stepAllocate, &b.memory, e)
+	r.tell(stepAllocate, &b.memory, e)
 }
 
 func (r *replay) free(g core.Generation, e *oplog.Event) {
@@ -149,7 +169,7 @@ func (r *replay) free(g core.Generation, e *oplog.Event) {
 		if b.freed = true; e != nil {
 			b.freedAt = e.Time
 		}
-		r.yield(stepFree, &b.memory, e)
+		r.tell(stepFree, &b.memory, e)
 	}
 }
 
@@ -161,7 +181,7 @@ func (r *replay) release(g core.Generation, e *oplog.Event) {
 	r.free(g, e)
 	delete(r.blocks, g)
 	r.extents.remove(&b.memory)
-	r.yield(stepRelease, &b.memory, e)
+	r.tell(stepRelease, &b.memory, e)
 }
 
 // left is what is held at the end, by address.

@@ -56,22 +56,16 @@ func (s *snapshot) traces(add func(any)) {
 // blocks of a segment.
 func (s *snapshot) trace(b *book, add func(any)) {
 	var seen []extent
-	freed := map[core.Generation]bool{} // requested in the trace, and not completed
-	r := newReplay(b, s.history.events, func(step step, block *memory, e *oplog.Event) {
+	r := s.history.replay(b, func(step step, block *memory, at int64, e *oplog.Event) {
 		if step == stepAllocate {
 			seen = merge(append(seen, extent{block.id.Ptr / page * page, (block.end() + page - 1) / page * page}))
 		}
 		switch {
-		case e == nil && step == stepRelease && freed[block.id.Generation]: // another has its memory at the end
-			add(s.entry(step, block, s.history.end))
-		case e == nil:
+		case at == fromBeginning:
 		case step == stepRefuse:
-			add(s.refusal(block, e))
-		case e.Op == oplog.OpAllocate:
-			add(s.entry(step, block, s.history.after(e)))
+			add(s.refusal(block, e, at))
 		default:
-			add(s.entry(step, block, s.history.begin(e)))
-			freed[block.id.Generation] = step == stepFree
+			add(s.entry(step, block, at))
 		}
 	})
 	s.seen[b.ordinal], s.left[b.ordinal] = seen, r.left()
@@ -91,12 +85,12 @@ func (s *snapshot) entry(step step, block *memory, at int64) dict {
 		{"user_metadata", text(fmt.Sprintf("generation %v, %d bytes requested", block.id.Generation, block.requested))}}, block, at)
 }
 
-func (s *snapshot) refusal(request *memory, e *oplog.Event) dict {
+func (s *snapshot) refusal(request *memory, e *oplog.Event, at int64) dict {
 	entry := dict{{"action", actions[stepRefuse]}, {"device_free", remaining(e.Err)}, {"stream", uint64(e.Stream)}}
 	if e.Err != nil {
 		entry = append(entry, item{"user_metadata", text(e.Err.Error())})
 	}
-	return s.complete(entry, request, s.history.begin(e))
+	return s.complete(entry, request, at)
 }
 
 // complete adds what all entries have.

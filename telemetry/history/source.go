@@ -38,7 +38,8 @@ type Source struct {
 // ListNow returns the source with the blocks of its resources as they are now,
 // for a history that is kept to be written later, or in several formats. It
 // must be called before the events are copied: what is allocated in between
-// is then in the events, and what is freed in between is in both. It makes no
+// is then in the events, and what is freed in between is in both. A ring that gives up the
+// record of such a free before the copy leaves the block held to the end. It makes no
 // device call.
 func (s Source) ListNow() Source {
 	s.listed = map[core.Generation]listedBlock{}

@@ -1,14 +1,15 @@
-"""Reads a memory snapshot and says what is in it.
+"""Reads memory snapshots and says what is in them.
 
-    python3 check_snapshot.py [--viz MEMORY_VIZ.py] FILE
+    python3 check_snapshot.py [--viz MEMORY_VIZ.py] FILE...
 
 With PyTorch here, or its torch/cuda/_memory_viz.py named by --viz, PyTorch's
-own functions read the snapshot: segsum, trace, memory, segments, trace_plot and
-segment_plot. Without, only the rules below are checked. The last line is one
-JSON object. The exit code is 1 if a rule is broken.
+own functions read each snapshot: segsum, trace, memory, segments, trace_plot and
+segment_plot. Without, only the rules below are checked. The output is a JSON
+object a line, one for each file. The exit code is 1 if a rule is broken.
 """
 
 import argparse
+import bisect
 import importlib.util
 import json
 import pickle
@@ -27,41 +28,42 @@ STATES = {"active_allocated", "active_pending_free", "inactive"}
 
 
 def check_entries(trace, held, broken):
-    """held is what is allocated at the end, by address."""
-    live, freed, done = {}, {}, set()
-    for e in trace:
+    """Goes back from the blocks that are held at the end, as the page does. held has address, size and state."""
+    at, order = {addr: (size, state) for addr, size, state in held}, sorted(addr for addr, _, _ in held)
+
+    def overlaps(addr, size):
+        i = bisect.bisect_left(order, addr)
+        return i < len(order) and order[i] < addr + size or i > 0 and order[i - 1] + at[order[i - 1]][0] > addr
+
+    for e in reversed(trace):
         action, addr = e["action"], e.get("addr")
         if action in ("alloc", "free_requested", "free_completed"):
             for f in e["frames"]:
                 f["name"], f["filename"], f["line"]
         if action == "alloc":
-            if addr in live or addr in freed:
-                broken.append(f"alloc at {addr:#x}, which is taken")
-            live[addr] = e["size"]
-            done.discard(addr)
+            if at.get(addr) != (e["size"], "active_allocated"):
+                broken.append(f"alloc of {e['size']} bytes at {addr:#x}, where {at.get(addr)} is after it")
+            if at.pop(addr, None):
+                order.remove(addr)
         elif action == "free_requested":
-            live.pop(addr, None)  # it may be older than the trace
-            if addr in freed:
-                broken.append(f"free of {addr:#x}, which is freed")
-            freed[addr] = e["size"]
+            if at.get(addr) != (e["size"], "active_pending_free"):
+                broken.append(f"free of {e['size']} bytes at {addr:#x}, where {at.get(addr)} is after it")
+            if addr in at:
+                at[addr] = (e["size"], "active_allocated")
         elif action == "free_completed":
-            if freed.pop(addr, None) is None and (addr in live or addr in done):  # or the trace is younger
-                broken.append(f"free of {addr:#x} completed and not requested")
-            done.add(addr)
+            if overlaps(addr, e["size"]):
+                broken.append(f"free of {e['size']} bytes at {addr:#x} completed, where another block is before it")
+                continue
+            at[addr] = (e["size"], "active_pending_free")
+            bisect.insort(order, addr)
         elif action == "oom":
             e["device_free"], e["size"]
         elif action != "snapshot" and not action.startswith("segment_"):
             broken.append(f"action {action}")
-    for addr in live:
-        if held.get(addr) != "active_allocated":
-            broken.append(f"{addr:#x} is allocated and {held.get(addr)} in the segments")
-    for addr in freed:
-        if held.get(addr) != "active_pending_free":
-            broken.append(f"{addr:#x} is freed and {held.get(addr)} in the segments")
 
 
 def check(snapshot):
-    broken, held = [], {}
+    broken, held = [], []
     for s in snapshot["segments"]:
         at = s["address"]
         for b in s["blocks"]:
@@ -70,7 +72,7 @@ def check(snapshot):
             if b["state"] not in STATES:
                 broken.append(f"state {b['state']}")
             if b["state"] != "inactive":
-                held[(s["device"], b["address"])] = b["state"]
+                held.append((s["device"], b["address"], b["size"], b["state"]))
             at += b["size"]
         if at != s["address"] + s["total_size"]:
             broken.append(f"the blocks of segment {s['address']:#x} end at {at:#x}")
@@ -78,7 +80,7 @@ def check(snapshot):
         if active != s["active_size"]:
             broken.append(f"segment {s['address']:#x} has {active} active bytes and says {s['active_size']}")
     for device, trace in enumerate(snapshot["device_traces"]):
-        check_entries(trace, {a: state for (d, a), state in held.items() if d == device}, broken)
+        check_entries(trace, [block for d, *block in held if d == device], broken)
     categories = {e["category"] for t in snapshot["device_traces"] for e in t if "category" in e}
     if categories and "unknown" not in categories:
         broken.append("no category unknown")
@@ -116,17 +118,25 @@ def read_by_pytorch(viz, snapshot):
 def main():
     args = argparse.ArgumentParser()
     args.add_argument("--viz")
-    args.add_argument("file")
+    args.add_argument("file", nargs="+")
     args = args.parse_args()
-    with open(args.file, "rb") as f:
+    viz = load_viz(args.viz)
+    reports = [report(file, viz) for file in args.file]
+    for r in reports:
+        print(json.dumps(r))
+    sys.exit(1 if any(r["broken"] for r in reports) else 0)
+
+
+def report(file, viz):
+    with open(file, "rb") as f:
         data = f.read()
     snapshot = pickle.loads(data)
     broken = check(snapshot)
     unknown = sorted({op.name for op, _, _ in pickletools.genops(data)} - PAGE_OPCODES)
     if unknown:
         broken.append(f"the page does not know the opcodes {unknown}")
-    viz = load_viz(args.viz)
-    report = {
+    return {
+        "file": file,
         "actions": [Counter(e["action"] for e in t) for t in snapshot["device_traces"]],
         "segments": len(snapshot["segments"]),
         "allocated": sum(s["allocated_size"] for s in snapshot["segments"]),
@@ -136,8 +146,6 @@ def main():
         "broken": broken[:10],
         "pytorch": read_by_pytorch(viz, snapshot) if viz else None,
     }
-    print(json.dumps(report))
-    sys.exit(1 if broken else 0)
 
 
 main()
