@@ -45,14 +45,21 @@ func TestFreeHammer(t *testing.T) {
 		seeds = 1
 	}
 	backends := map[string]func(*teststack.Config){"async": func(*teststack.Config) {}, "pool": pooled(0)}
+	var captures, faults int64
 	for seed := first; seed != first+seeds; seed++ {
 		for name, backend := range backends {
-			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) { hammerFrees(t, backend, seed, operations) })
+			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
+				h := hammerFrees(t, backend, seed, operations)
+				captures, faults = captures+h.captures.Load(), faults+h.faulted.Load()
+			})
 		}
+	}
+	if captures == 0 || faults == 0 {
+		t.Errorf("%d captures, %d faults: the test proves nothing", captures, faults)
 	}
 }
 
-func hammerFrees(t *testing.T, backend func(*teststack.Config), seed uint64, operations int) {
+func hammerFrees(t *testing.T, backend func(*teststack.Config), seed uint64, operations int) *freeHammer {
 	h := &freeHammer{bench: newBench(t, backend), known: map[core.Generation]*freeRecord{}}
 	must(t, h.Sim.RegisterModule("freehammer", sim.Kernel{Name: "touch", Declare: declareTouch, Run: h.runTouch}))
 	module, err := cuda.LoadModule(h.Sim, driver.Image{Name: "freehammer"})
@@ -83,6 +90,7 @@ func hammerFrees(t *testing.T, backend func(*teststack.Config), seed uint64, ope
 	must(t, h.Backend.ReapPending(ctx)) // forgets the last streams
 	must(t, h.Backend.Close(ctx))
 	h.judge(seed)
+	return h
 }
 
 // freeHammer is what the goroutines share.
@@ -184,8 +192,8 @@ func (h *freeHammer) judge(seed uint64) {
 	if st.Outstanding() != (core.Amount{}) || st.OpenIntents != 0 || st.Underflows != 0 || st.Poisoned != 0 || st.Allocations != st.Deallocations {
 		h.Errorf("left over: %+v", st)
 	}
-	if len(h.byNumber) == 0 || h.captures.Load() == 0 || h.faulted.Load() == 0 {
-		h.Errorf("%d blocks, %d captures, %d faults: the test proves nothing", len(h.byNumber), h.captures.Load(), h.faulted.Load())
+	if len(h.byNumber) == 0 {
+		h.Error("no block was made: the test proves nothing")
 	}
 	h.Logf("seed %d: %d blocks, %d captures, %d refused, %d faults met", seed, len(h.byNumber), h.captures.Load(), h.refusals.Load(), h.faulted.Load())
 }
