@@ -258,8 +258,7 @@ func decode(text []byte) (records, error) {
 	head, body, _ := bytes.Cut(text, []byte("\n"))
 	var of string
 	var v int
-	var sum uint32
-	switch n, err := fmt.Sscanf(string(head), "%s %d %08x", &of, &v, &sum); {
+	switch n, _ := fmt.Sscanf(string(head), "%s %d", &of, &v); {
 	case len(text) == 0:
 		return nil, errors.New("it is empty, or too large")
 	case !isOurs(text):
@@ -268,7 +267,7 @@ func decode(text []byte) (records, error) {
 		return nil, errors.New("it is damaged: its first line is cut short or not what was written")
 	case n > 1 && v != version:
 		return nil, fmt.Errorf("it has version %d, and this program reads version %d", v, version)
-	case err != nil || len(text) > maxBytes || string(head) != headOf(body):
+	case len(text) > maxBytes || string(head) != headOf(body):
 		return nil, errors.New("it is damaged: what it says is not what was written")
 	}
 	var saved []savedCurve

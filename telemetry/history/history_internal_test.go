@@ -412,7 +412,8 @@ func TestAFreedBlockThatIsNotListedIsReleased(t *testing.T) {
 // was there first, and was freed.
 func TestABlockWhoseAllocationIsLostComesAfterTheOlderOneThere(t *testing.T) {
 	begin := time.Unix(1, 0)
-	older := oplog.Event{Op: oplog.OpAllocate, Time: begin, Duration: 5, Block: core.BlockID{Ptr: 1 << 20, Generation: 1}, Bytes: 4096}
+	older := oplog.Event{Op: oplog.OpAllocate, Time: begin, Duration: 5, Bytes: 4096,
+		Block: core.BlockID{Ptr: 1 << 20, Generation: 1}}
 	free, release := older, older
 	free.Op, free.Time = oplog.OpDeallocate, begin.Add(10)
 	release.Op, release.Time = oplog.OpRelease, begin.Add(20)

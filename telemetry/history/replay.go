@@ -32,7 +32,8 @@ const fromBeginning = -1
 // event is what caused the step; nil for those blocks, and for what is only known to be so at
 // the end.
 func (h *loaded) replay(b *book, yield func(s step, block *memory, at int64, event *oplog.Event)) *replay {
-	r := &replay{history: h, book: b, yield: yield, unknown: fromBeginning, blocks: map[core.Generation]*replayed{}, waiting: map[core.Generation]listedBlock{}}
+	r := &replay{history: h, book: b, yield: yield, unknown: fromBeginning,
+		blocks: map[core.Generation]*replayed{}, waiting: map[core.Generation]listedBlock{}}
 	r.begin()
 	for i := range h.events {
 		if h.events[i].Ordinal == b.ordinal {
