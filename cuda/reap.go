@@ -357,13 +357,24 @@ func (r *tracker) startReaper(interval time.Duration) {
 			case <-r.reaperStop:
 				return
 			case now := <-ticker.C:
+				r.forgetContexts(true)
 				if r.hasPending() {
 					_ = r.reapAll() // the next call reports a lasting error
 				}
 				_ = r.withMemory("ReapPending", func() error { return r.memory.tick(now) })
 			}
 		}
-	}, func() { close(r.reaperDone) })
+	}, func() {
+		r.forgetContexts(false)
+		close(r.reaperDone)
+	})
+}
+
+// forgetContexts has each stream give up the context of its newest operation; more says that the reaper comes again.
+func (r *tracker) forgetContexts(more bool) {
+	for _, s := range r.streams.table.streams() {
+		s.host.Forget(more)
+	}
 }
 
 // hasPending reports whether a reap may find something to do.

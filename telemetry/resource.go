@@ -77,9 +77,16 @@ func (r *Resource) Operations() metrics.Operations {
 
 // Allocate forwards, counts, and traces as [SpanAlloc].
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
-	below, span, late := r.enter(ctx, SpanAlloc)
+	if known, err := r.path.AllocateKnown(ctx, &req, &b); known {
+		return b, err
+	}
+	below, span, late, as := r.enter(ctx, SpanAlloc)
 	if span == nil {
-		err = r.path.Allocate(below, late, &req, &b)
+		if as == asIs {
+			err = r.path.AllocateUnsampled(below, &req, &b)
+		} else {
+			err = r.path.Allocate(below, late, &req, &b)
+		}
 		return b, err
 	}
 	req.Span = spanRef(span) // so that a wait for the block's readiness can link to it
@@ -101,9 +108,15 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 
 // Deallocate forwards, counts, and traces as [SpanDealloc].
 func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
-	below, span, late := r.enter(ctx, SpanDealloc)
-	err = r.path.Deallocate(below, late, &id, &b)
-	if span == nil {
+	if known, err := r.path.DeallocateKnown(ctx, &id, &b); known {
+		return b, err
+	}
+	below, span, late, as := r.enter(ctx, SpanDealloc)
+	if as == asIs {
+		err = r.path.DeallocateUnsampled(below, &id, &b)
+		return b, err
+	}
+	if err = r.path.Deallocate(below, late, &id, &b); span == nil {
 		return b, err
 	}
 	if err != nil {
@@ -117,15 +130,15 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 
 // enter is the context in which an allocation or a free goes on, with the span that it gets or, for what cannot be served at
 // once, with the root that the sampler declines.
-func (r *Resource) enter(ctx context.Context, name SpanName) (below context.Context, span trace.Span, late path.Contexts) {
-	below, as := r.tracing.admit(ctx, LevelOperations, nil)
+func (r *Resource) enter(ctx context.Context, name SpanName) (below context.Context, span trace.Span, late path.Contexts, as admission) {
+	below, as = r.tracing.admit(ctx, LevelOperations, nil)
 	switch {
 	case as.starts():
 		below, span = r.tracing.start(below, name, as)
 	case as == declined:
 		late = r.tracing.roots
 	}
-	return below, span, late
+	return below, span, late, as
 }
 
 // String names the stack, such as "telemetry(budget(async(sim:0)))".

@@ -13,6 +13,7 @@ type Lane struct {
 	op Op
 	// begun counts the allocations and the frees that came here.
 	begun [2]uint8
+	known known
 	// parts are set once each, by the layers, under the lock.
 	parts [maxLayers]any
 }

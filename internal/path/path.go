@@ -248,6 +248,12 @@ func (p *Path) Allocate(ctx context.Context, late Contexts, req *core.Request, b
 	l := p.lanes.of(req.Stream)
 	span, began := core.SpanOf(ctx), monotime.Now()
 	l.Lock()
+	return p.allocate(ctx, late, l, span, began, req, b)
+}
+
+// allocate is Allocate in the lane of the request, which is locked.
+func (p *Path) allocate(ctx context.Context, late Contexts, l *Lane, span core.SpanRef, began monotime.Instant,
+	req *core.Request, b *core.Block) error {
 	o := &l.op
 	o.begin(l, false, span, began)
 	o.Request = *req
@@ -260,6 +266,12 @@ func (p *Path) Deallocate(ctx context.Context, late Contexts, id *core.BlockID, 
 	l := p.lanes.of(id.AllocStream)
 	span, began := core.SpanOf(ctx), monotime.Now()
 	l.Lock()
+	return p.deallocate(ctx, late, l, span, began, id, b)
+}
+
+// deallocate is Deallocate in the lane of the block, which is locked.
+func (p *Path) deallocate(ctx context.Context, late Contexts, l *Lane, span core.SpanRef, began monotime.Instant,
+	id *core.BlockID, b *core.Block) error {
 	o := &l.op
 	o.begin(l, true, span, began)
 	o.ID = *id
