@@ -42,7 +42,7 @@ func newOverPool(t *testing.T, cfg telemetry.Config, reap time.Duration) *overPo
 	return o
 }
 
-func (o *overPool) pair(t *testing.T, ctx context.Context) {
+func (o *overPool) pair(ctx context.Context, t *testing.T) {
 	t.Helper()
 	b := must.Get(o.Allocate(ctx, core.Request{Bytes: 4096, Stream: o.stream}))(t)
 	must.Get(o.Deallocate(ctx, b.ID))(t)
@@ -87,9 +87,9 @@ func TestTheSameUnsampledContextIsLookedAtOnce(t *testing.T) {
 			ctx, cancel := wrap(asked{unsampled(t.Context()), n})
 			defer cancel()
 			within20s(t, "each operation looks its context up", func() bool {
-				o.pair(t, ctx)
+				o.pair(ctx, t)
 				before := n.Load()
-				o.pair(t, ctx)
+				o.pair(ctx, t)
 				return n.Load() == before
 			})
 		})
@@ -115,9 +115,9 @@ func TestAStreamKeepsNoContextAlive(t *testing.T) {
 			kept := weak.Make(payload)
 			ctx := context.WithValue(context.Context(parent), valueKey{}, payload)
 			within20s(t, "each operation looks its context up", func() bool {
-				o.pair(t, ctx)
+				o.pair(ctx, t)
 				before := n.Load()
-				o.pair(t, ctx)
+				o.pair(ctx, t)
 				return n.Load() == before
 			})
 			end(t, o)
@@ -147,7 +147,7 @@ func TestAContextIsBelievedOnlyAsLongAsItIsTrue(t *testing.T) {
 	defer span.End()
 	spans := func(ctx context.Context) int {
 		before := len(o.recorder.Ended())
-		o.pair(t, ctx)
+		o.pair(ctx, t)
 		return len(o.recorder.Ended()) - before
 	}
 	known := func() {
@@ -156,7 +156,7 @@ func TestAContextIsBelievedOnlyAsLongAsItIsTrue(t *testing.T) {
 		ctx := context.WithValue(context.Context(asked{quiet, n}), valueKey{}, 1)
 		within20s(t, "each operation looks its context up", func() bool {
 			before := n.Load()
-			o.pair(t, ctx)
+			o.pair(ctx, t)
 			return n.Load() == before
 		})
 	}
@@ -179,7 +179,7 @@ func TestAContextIsBelievedOnlyAsLongAsItIsTrue(t *testing.T) {
 			}
 		}
 		for _, now := range []context.Context{quiet, sampled} {
-			reused.Context = now
+			reused.Context = now //nolint:fatcontext // a reused context is what the test is about
 			want := 0
 			if now == sampled {
 				want = 2
@@ -205,7 +205,7 @@ func TestEachLayerLooksAtContextsItself(t *testing.T) {
 		if n.Load() != before {
 			return false
 		}
-		o.pair(t, ctx)
+		o.pair(ctx, t)
 		return true
 	})
 	if n := len(o.recorder.Ended()); n != 2 {

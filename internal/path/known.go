@@ -56,7 +56,7 @@ var lasting = func() (types []reflect.Type) {
 }()
 
 // lockIfKnown takes the lock if the lane knows from the layer that ctx names no sampled span.
-func (l *Lane) lockIfKnown(by *Path, ctx context.Context) bool {
+func (l *Lane) lockIfKnown(ctx context.Context, by *Path) bool {
 	k := &l.known
 	if k.keeps.Load() != full {
 		return false
@@ -74,7 +74,7 @@ func (l *Lane) lockIfKnown(by *Path, ctx context.Context) bool {
 }
 
 // know has the lane, which is locked, keep a context.
-func (l *Lane) know(by *Path, ctx context.Context) {
+func (l *Lane) know(ctx context.Context, by *Path) {
 	k := &l.known
 	if k.keeps.Load() != closed && slices.Contains(lasting, reflect.TypeOf(ctx)) {
 		k.ctx, k.by = ctx, by
@@ -108,7 +108,7 @@ func (l *Lane) Forget(more bool) {
 // whether that was so, and otherwise does nothing.
 func (p *Path) AllocateKnown(ctx context.Context, req *core.Request, b *core.Block) (known bool, err error) {
 	l, began := p.lanes.of(req.Stream), monotime.Now()
-	if known = l.lockIfKnown(p, ctx); known {
+	if known = l.lockIfKnown(ctx, p); known {
 		err = p.allocate(ctx, nil, l, core.SpanRef{}, began, req, b)
 	}
 	return known, err
@@ -119,14 +119,14 @@ func (p *Path) AllocateKnown(ctx context.Context, req *core.Request, b *core.Blo
 func (p *Path) AllocateUnsampled(ctx context.Context, req *core.Request, b *core.Block) error {
 	l, began := p.lanes.of(req.Stream), monotime.Now()
 	l.Lock()
-	l.know(p, ctx)
+	l.know(ctx, p)
 	return p.allocate(ctx, nil, l, core.SpanOf(ctx), began, req, b)
 }
 
 // DeallocateKnown is [Path.Deallocate] as AllocateKnown is Allocate.
 func (p *Path) DeallocateKnown(ctx context.Context, id *core.BlockID, b *core.Block) (known bool, err error) {
 	l, began := p.lanes.of(id.AllocStream), monotime.Now()
-	if known = l.lockIfKnown(p, ctx); known {
+	if known = l.lockIfKnown(ctx, p); known {
 		err = p.deallocate(ctx, nil, l, core.SpanRef{}, began, id, b)
 	}
 	return known, err
@@ -136,6 +136,6 @@ func (p *Path) DeallocateKnown(ctx context.Context, id *core.BlockID, b *core.Bl
 func (p *Path) DeallocateUnsampled(ctx context.Context, id *core.BlockID, b *core.Block) error {
 	l, began := p.lanes.of(id.AllocStream), monotime.Now()
 	l.Lock()
-	l.know(p, ctx)
+	l.know(ctx, p)
 	return p.deallocate(ctx, nil, l, core.SpanOf(ctx), began, id, b)
 }

@@ -17,7 +17,7 @@ func request(t *testing.T) context.Context {
 }
 
 // knows reports whether the layer served an allocation and a free because it knew the context.
-func knows(t *testing.T, p *path.Path, ctx context.Context, stream core.StreamID) bool {
+func knows(ctx context.Context, t *testing.T, p *path.Path, stream core.StreamID) bool {
 	t.Helper()
 	var block core.Block
 	allocated, err := p.AllocateKnown(ctx, &core.Request{Bytes: 100, Stream: stream}, &block)
@@ -30,7 +30,7 @@ func knows(t *testing.T, p *path.Path, ctx context.Context, stream core.StreamID
 	return allocated
 }
 
-func unsampled(t *testing.T, p *path.Path, ctx context.Context, stream core.StreamID) {
+func unsampled(ctx context.Context, t *testing.T, p *path.Path, stream core.StreamID) {
 	t.Helper()
 	var block core.Block
 	must.Do(t, p.AllocateUnsampled(ctx, &core.Request{Bytes: 100, Stream: stream}, &block),
@@ -46,29 +46,29 @@ func TestALaneKnowsAContextOnlyWhileItMay(t *testing.T) {
 			t.Errorf("%s: known: %v", what, got)
 		}
 	}
-	unsampled(t, b.path, one, lease)
-	want("no reaper comes", knows(t, b.path, one, lease), false)
+	unsampled(one, t, b.path, lease)
+	want("no reaper comes", knows(one, t, b.path, lease), false)
 	b.lane.Forget(true)
-	want("nothing was found yet", knows(t, b.path, one, lease), false)
-	unsampled(t, b.path, one, lease)
-	want("found", knows(t, b.path, one, lease), true)
-	want("another context", knows(t, b.path, other, lease), false)
-	want("no context", knows(t, b.path, nil, lease), false)
-	want("another layer", knows(t, path.Of(put(b, "above", new([]string))), one, lease), false)
+	want("nothing was found yet", knows(one, t, b.path, lease), false)
+	unsampled(one, t, b.path, lease)
+	want("found", knows(one, t, b.path, lease), true)
+	want("another context", knows(other, t, b.path, lease), false)
+	want("no context", knows(nil, t, b.path, lease), false) //nolint:staticcheck // a nil context must do no harm
+	want("another layer", knows(one, t, path.Of(put(b, "above", new([]string))), lease), false)
 	b.lane.Forget(true)
-	want("the reaper came", knows(t, b.path, one, lease), false)
-	unsampled(t, b.path, one, lease)
-	want("found again", knows(t, b.path, one, lease), true)
+	want("the reaper came", knows(one, t, b.path, lease), false)
+	unsampled(one, t, b.path, lease)
+	want("found again", knows(one, t, b.path, lease), true)
 	b.lane.Forget(false)
-	want("the reaper came last", knows(t, b.path, one, lease), false)
-	unsampled(t, b.path, one, lease)
-	want("no reaper comes any more", knows(t, b.path, one, lease), false)
+	want("the reaper came last", knows(one, t, b.path, lease), false)
+	unsampled(one, t, b.path, lease)
+	want("no reaper comes any more", knows(one, t, b.path, lease), false)
 
-	unsampled(t, b.path, one, lease+1)
-	want("a lane that streams share", knows(t, b.path, one, lease+1), false)
+	unsampled(one, t, b.path, lease+1)
+	want("a lane that streams share", knows(one, t, b.path, lease+1), false)
 	b.lane.Forget(true)
-	unsampled(t, b.path, core.WithSpan(one, core.SpanRef{SpanID: [8]byte{1}}), lease)
-	want("a context with a span", knows(t, b.path, one, lease), false)
+	unsampled(core.WithSpan(one, core.SpanRef{SpanID: [8]byte{1}}), t, b.path, lease)
+	want("a context with a span", knows(one, t, b.path, lease), false)
 }
 
 // To ask a lane takes its lock: where each operation comes with another context that is not worth it.
@@ -77,20 +77,20 @@ func TestALaneThatMissesOftenIsAskedNoMoreUntilTheReaperComes(t *testing.T) {
 	b.lane.Forget(true)
 	kept := request(t)
 	for range 1000 {
-		unsampled(t, b.path, kept, lease)
-		if knows(t, b.path, request(t), lease) {
+		unsampled(kept, t, b.path, lease)
+		if knows(request(t), t, b.path, lease) {
 			t.Fatal("the lane knows a context that is new")
 		}
 	}
-	if knows(t, b.path, kept, lease) {
+	if knows(kept, t, b.path, lease) {
 		t.Error("the lane is asked by all")
 	}
 	b.lane.Forget(true)
-	unsampled(t, b.path, kept, lease)
+	unsampled(kept, t, b.path, lease)
 	for range 1000 {
-		if !knows(t, b.path, kept, lease) {
+		if !knows(kept, t, b.path, lease) {
 			t.Fatal("the lane does not know its newest context")
 		}
-		knows(t, b.path, request(t), lease)
+		knows(request(t), t, b.path, lease)
 	}
 }
