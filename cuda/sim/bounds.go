@@ -8,7 +8,8 @@ import (
 // An access that begins in one block and goes on over its bound is out of that block's bounds,
 // whatever lies behind: a live block, a freed one, the slack of the allocator or nothing. So the
 // oracle asks whose pointer an access was made from, and not only where it landed. What tells is,
-// in this order: the block that its launch declares and that the range runs into or touches, if the
+// in this order: the pointer of a freed block that the launch was given, if the range begins there;
+// the block that its launch declares and that the range runs into or touches, if the
 // launch declares nothing of where the range begins; the block in which the range begins; the
 // pointers among a launch's arguments; the beginning of a freed block, which is a pointer of that
 // block's own; the live block that the range runs into or touches. Where none of these says
@@ -17,7 +18,7 @@ import (
 // attribute sets in the parts of a range, all in h, the block whose bound was
 // crossed on the way there. h is locked.
 func (h *heap) attribute(parts []use, r Range, args []driver.Arg, launches []*declaration, number uint64) {
-	if len(parts) == 0 {
+	if len(parts) == 0 || parts[0].isStale(r, args) {
 		return
 	}
 	of := h.derived(parts, r, args, launches, number)
@@ -66,6 +67,16 @@ func (h *heap) derived(parts []use, r Range, args []driver.Arg, launches []*decl
 		return before
 	}
 	return nil
+}
+
+// isStale reports whether a range, of which u is the first part, was reached by the pointer of a
+// freed block. It begins where that block did, and the pointer is an argument of the launch. A copy
+// or fill, which has no arguments, is of that block and of nothing else.
+func (u *use) isStale(r Range, args []driver.Arg) bool {
+	if u.blk != nil || u.gone == nil || u.gone.low() != r.Ptr {
+		return false
+	}
+	return isArgument(args, r.Ptr) || len(args) == 0 && r.Ptr+r.Bytes == u.gone.high()
 }
 
 // belongs reports whether the block that is or was in the part is one memory
