@@ -261,6 +261,9 @@ func (e *WaitError) Error() string {
 	if e.Kept != 0 {
 		wait += fmt.Sprintf(", %s of that kept for jobs inside, which may need more than they reserved", of(e.Kept))
 	}
+	if e.Limit != 0 && e.Wait.Ahead == 0 && e.Requested <= e.Remaining-min(e.Remaining, e.Kept) {
+		wait += "; the room came only as the wait ended"
+	}
 	wait += holdersText(of, e.Holders, e.MoreHolders, e.MoreBytes)
 	return fmt.Sprintf("a request of %s for %s: %s: %v", of(e.Requested), legible.Value(e.Tag.OrUntagged()), wait,
 		e.Err)

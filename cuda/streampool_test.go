@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,38 @@ func TestFullPoolSaysWhoHoldsTheStreams(t *testing.T) {
 	equal(t, "refused", st.Refused, 2)
 	equal(t, "oldest", st.OldestTag, "nightly-index")
 	equal(t, "waiting", st.Waiting, 0)
+}
+
+// A stream may come back as the wait for it ends. The error tells of the moment that it is about.
+func TestTheEndOfAWaitSaysThatAllStreamsWereLeased(t *testing.T) {
+	b := newBench(t, capacity(1))
+	told := 0
+	for range 200 {
+		held, err := b.Streams.Acquire(ctx, "holder")
+		must(t, err)
+		ending, cancel := context.WithCancel(ctx)
+		released := make(chan error)
+		go func() {
+			for b.Streams.Stats().Waiting == 0 {
+				runtime.Gosched()
+			}
+			cancel()
+			released <- held.Release()
+		}()
+		late, err := b.Streams.Acquire(ending, "late")
+		must(t, <-released)
+		switch {
+		case err == nil:
+			must(t, late.Release())
+		case !errors.Is(err, cuda.ErrNoStream) || strings.Contains(err.Error(), "0 of 1") && !strings.Contains(err.Error(), "all 1 were leased"):
+			t.Fatalf("all streams were leased, and the error says: %v", err)
+		default:
+			told++
+		}
+	}
+	if told == 0 {
+		t.Error("no wait ended without a stream: the test shows nothing")
+	}
 }
 
 // canceledWhen is a context that ends when something holds.
