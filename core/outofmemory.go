@@ -69,7 +69,8 @@ type OutOfMemoryError struct {
 // Error explains the refusal on one line. Sizes are rounded, but those that differ never read the
 // same.
 func (e *OutOfMemoryError) Error() string {
-	free := e.May - min(e.May, e.Used)
+	all := max(e.May, e.Held) // what is held above a limit serves requests, too
+	free := all - min(all, e.Used)
 	of := size.Figures(append(holdersFigures(e.Holders, e.MoreBytes), e.Requested, free, e.Behind, e.Largest, e.Held, e.May, e.Used,
 		e.Fragmented)...)
 	var b strings.Builder

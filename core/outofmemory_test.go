@@ -1,0 +1,17 @@
+package core_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// A limit that was lowered, or a reservation, leaves more held than may be.
+func TestARefusalOfAPoolThatHoldsMoreThanItMayTellsOfAllThatIsFree(t *testing.T) {
+	e := &core.OutOfMemoryError{Requested: 3 << 20, Held: 68 << 20, May: 64 << 20, Used: 12 << 20, Cached: 56 << 20,
+		Behind: 54 << 20, Fragmented: 2 << 20, Cause: core.ShortageBehind, Bound: core.BoundBudget}
+	if text := e.Error(); !strings.Contains(text, "56.0 MiB") {
+		t.Errorf("of 56 MiB that are free, 54 MiB behind work, it says: %s", text)
+	}
+}
