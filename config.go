@@ -105,13 +105,13 @@ const stopExitCode = 70
 // with every default below. Each field that names an environment variable is
 // overridden by it.
 //
-// Code that watches must not block. It is LogSinks, TracerProvider with its samplers and span
-// processors, Findings.Logger, OnFinding, OnHealth, OnStop and TelemetryLost. If it panics, the
-// runtime writes an error record with the stack to slog.Default, at most one a minute for each
-// kind, health has the reason telemetry_loss, and the operation goes on. Code that takes part does
-// a share of the work: Layers, Driver, and the functions of jobs and launches. Its panic goes on to
-// the caller; in the background it is written to slog.Default too. In either case, and after
-// runtime.Goexit, nothing is lost.
+// Code that watches must not block. It is LogSinks, TracerProvider with its samplers, span
+// processors and spans, Findings.Logger, OnFinding, OnHealth, OnStop and TelemetryLost. If it
+// panics, the runtime writes an error record with the stack to slog.Default, at most one a minute
+// for each kind, health has the reason telemetry_loss, and the operation goes on. Code that takes
+// part does a share of the work: Layers, Driver, contexts, and the functions of jobs and launches.
+// Its panic goes on to the caller; in the background it is written to slog.Default too. In either
+// case, and after runtime.Goexit, nothing is lost.
 type Config struct {
 	// Device is Auto, CUDA or Sim. Empty means Auto. FENCEPOST_DEVICE.
 	Device DeviceKind

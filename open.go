@@ -412,8 +412,9 @@ func flushSpans(cfg Config) func(context.Context) error {
 // Two seconds after the end of ctx Close returns in any case, also if code of the program that it
 // calls does not return: a log sink, a logger, a sampler, a span processor, Config.OnFinding. The
 // error then names that code and what is yet to be done. The rest goes on in the background, and
-// the device stays taken until it is done. A panic in that code, or in a layer, is logged, and an
-// error of Close. A second Close returns what the first did, and waits for it until ctx ends, or
+// the device stays taken until it is done. A panic in a layer is logged, and an error of Close. So
+// is runtime.Goexit in any of the program's code. A panic in code that watches is logged alone, as
+// [Config] says. A second Close returns what the first did, and waits for it until ctx ends, or
 // for 10 seconds longer than Config.CloseTimeout. From then on every method that would call the
 // device is refused with an error that matches [core.ErrClosed], however Close ended.
 //

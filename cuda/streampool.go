@@ -214,16 +214,32 @@ func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) 
 		}
 	}
 	full, began := st.AcquiredResources() == p.max, time.Now()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.open, cancel)() // the holder of every stream may wait for this lease
-	p.waiting.Add(1)
-	res, err := p.pool.Acquire(ctx)
-	p.waiting.Add(-1)
-	if err != nil && ctx.Err() != nil {
+	res, err := p.await(ctx)
+	if err != nil && (ctx.Err() != nil || p.open.Err() != nil) {
 		err = &gaveUp{cause: err, full: full, waited: time.Since(began)}
 	}
 	return p.grant("Acquire", res, err, tag)
+}
+
+// await waits for a stream until ctx ends or the pool closes. ctx may be the program's, and its
+// methods are called once more after the wait. If one panics then, the stream goes back.
+func (p *StreamPool) await(ctx context.Context) (res *puddle.Resource[*stream], err error) {
+	returned := false
+	defer func() {
+		if !returned && res != nil {
+			res.ReleaseUnused()
+		}
+	}()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(p.open, cancel) // the holder of every stream may wait for this lease
+	defer stop()
+	p.waiting.Add(1)
+	defer p.waiting.Add(-1)
+	res, err = p.pool.Acquire(ctx)
+	cancel()
+	returned = true
+	return res, err
 }
 
 // TryAcquire leases a stream without waiting for another lease to end; it may

@@ -30,7 +30,7 @@ func (t *tracing) failed(ctx context.Context, e *oplog.Event) core.SpanRef {
 	if t == nil || t.level == LevelOff {
 		return core.SpanRef{}
 	}
-	parent := trace.SpanContextFromContext(ctx)
+	parent := contextIn(ctx)
 	switch {
 	case !parent.IsValid():
 		return core.SpanRef{}

@@ -23,12 +23,26 @@ func (t guardedTracer) Start(ctx context.Context, name string,
 	options ...trace.SpanStartOption) (inside context.Context, span trace.Span) {
 	inside, span = ctx, noop.Span{}
 	usercode.Call(tracerCode, func() {
-		inside, span = t.Tracer.Start(ctx, name, options...) //nolint:fatcontext // it is called once
+		with, started := t.Tracer.Start(ctx, name, options...)
+		if started.IsRecording() {
+			started = guardedSpan{started}
+		}
+		inside, span = with, started
 	})
-	if !span.IsRecording() {
-		return inside, span
-	}
-	return inside, guardedSpan{span}
+	return inside, span
+}
+
+// contextOf is the context of a span, which may be the program's. It is invalid if the span panics.
+func contextOf(span trace.Span) (sc trace.SpanContext) {
+	usercode.Call(tracerCode, func() { sc = span.SpanContext() })
+	return sc
+}
+
+// contextIn is the context of the span in force in ctx. Both may be the program's. It is invalid if
+// either panics.
+func contextIn(ctx context.Context) (sc trace.SpanContext) {
+	usercode.Call(tracerCode, func() { sc = trace.SpanContextFromContext(ctx) })
+	return sc
 }
 
 // guardedSpan is a span that records.

@@ -173,8 +173,9 @@ func (r *Resource) prepare(ctx context.Context, req core.UseRequest, as admissio
 	}
 	ticket.Intent().Trace = l
 	l.prepared(ticket.Intent(), start)
+	ref := spanRef(span)
 	returned = true
-	return ticket, spanRef(span), nil
+	return ticket, ref, nil
 }
 
 // enclose makes ctx that of the launch function, whose own spans nest under the launch, or stay
@@ -247,26 +248,31 @@ func (r *Resource) claim(in *core.Intent) *launch {
 // the upstream keeps their references with the event that it records, and later waits
 // link to them.
 func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core.Ticket, op oplog.Op) error {
-	ctx = under(ctx, l.span)
+	end := upstream.FinishUse
 	if op == oplog.OpAbort {
-		err := upstream.AbortUse(ctx, ticket)
-		l.end(OutcomeAborted, err)
-		return err
+		end = upstream.AbortUse
 	}
 	started := false
 	defer func() {
-		if !started { // a span processor panics: the work was enqueued all the same
-			_ = upstream.FinishUse(ctx, ticket)
+		if !started { // a span ends the goroutine: the intent ends all the same
+			_ = end(ctx, ticket)
 		}
 	}()
+	ctx = under(ctx, l.span)
+	if op == oplog.OpAbort {
+		started = true
+		err := end(ctx, ticket)
+		l.end(OutcomeAborted, err)
+		return err
+	}
 	spans := l.startFinishes(ticket.Intent(), upstream)
 	started = true
-	err := upstream.FinishUse(ctx, ticket)
-	end := trace.WithTimestamp(time.Now())
+	err := end(ctx, ticket)
+	now := trace.WithTimestamp(time.Now())
 	for _, span := range spans {
-		l.tracing.endSpan(span, err, end)
+		l.tracing.endSpan(span, err, now)
 	}
-	l.end(OutcomeFinished, err, end)
+	l.end(OutcomeFinished, err, now)
 	return err
 }
 

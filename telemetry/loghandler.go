@@ -31,7 +31,7 @@ func (h logHandler) Enabled(ctx context.Context, level slog.Level) bool {
 
 func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
 	ref := core.SpanOf(ctx)
-	if ref.IsZero() || trace.SpanContextFromContext(ctx).IsValid() {
+	if ref.IsZero() || contextIn(ctx).IsValid() {
 		return h.next.Handle(ctx, r)
 	}
 	return h.next.Handle(trace.ContextWithRemoteSpanContext(ctx, spanContext(ref)), withoutSpan(r))

@@ -95,7 +95,7 @@ func (r *roots) draw(ctx context.Context) (context.Context, admission) {
 
 // asked hears the sampler's answer about a root that draw let pass.
 func (r *roots) asked(span trace.Span) {
-	if r.known.Load() && !span.SpanContext().IsSampled() {
+	if r.known.Load() && !contextOf(span).IsSampled() {
 		r.known.Store(false)
 	}
 }

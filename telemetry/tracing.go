@@ -89,7 +89,7 @@ func (t *tracing) endSpan(span trace.Span, err error, options ...trace.SpanEndOp
 
 // spanRef refers to span, or to none if it is never exported.
 func spanRef(span trace.Span) core.SpanRef {
-	sc := span.SpanContext()
+	sc := contextOf(span)
 	if !sc.IsSampled() {
 		return core.SpanRef{}
 	}
@@ -102,7 +102,7 @@ func SpanIn(ctx context.Context) core.SpanContext {
 	if d, ok := ctx.(*declinedRoot); ok {
 		return d.ref()
 	}
-	sc := trace.SpanContextFromContext(ctx)
+	sc := contextIn(ctx)
 	in := core.SpanContext{SpanRef: core.SpanRef{TraceID: sc.TraceID(), SpanID: sc.SpanID()}, Sampled: sc.IsSampled()}
 	if in.TraceID == [16]byte{} || in.SpanID == [8]byte{} {
 		return core.SpanContext{}
@@ -154,7 +154,7 @@ func inTracedOperation(ctx context.Context) bool {
 // trace.
 func wrapsTracedOperation(ctx context.Context) bool {
 	o, ok := ctx.Value(operationKey{}).(*operation)
-	return ok && o.traced && trace.SpanContextFromContext(ctx).IsSampled()
+	return ok && o.traced && contextIn(ctx).IsSampled()
 }
 
 // under is ctx inside span, for the layers below. A span that is recorded but
@@ -206,7 +206,7 @@ func (t *tracing) admit(ctx context.Context, last Level, in *core.SpanContext) (
 	if !ok {
 		return t.root(ctx, last)
 	}
-	caller := span.SpanContext()
+	caller := contextOf(span)
 	id, number := caller.TraceID(), caller.SpanID() // once: each method copies all of it
 	switch {
 	case !id.IsValid() || !number.IsValid():

@@ -63,6 +63,7 @@ func (r *Resource) keepsStacks(bytes uint64, due bool) bool {
 // allocateGuarded makes a block between red zones, of layout l, that of the operation.
 func (s share) allocateGuarded(ctx context.Context, o *path.Op, hunted bool, l canary.Layout) error {
 	r, req := s.r, o.Request
+	in := r.spanIn(ctx) // before there is a block: it is the program's code
 	b, l, isolated, err := r.allocateBetween(ctx, req, l)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (s share) allocateGuarded(ctx context.Context, o *path.Op, hunted bool, l c
 	l.Base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.Start(), req.Bytes
 	stack := r.ledger.Stacks.Capture(stackSkip)
-	rec := r.ledger.NewGuarded(b, stack, r.spanIn(ctx))
+	rec := r.ledger.NewGuarded(b, stack, in)
 	rec.Guard.Layout, rec.Guard.Isolated, rec.Guard.Whole = l, isolated, hunted || b.Bytes <= r.cfg.Advanced.PoisonCap
 	if isolated {
 		r.forwarded.isolation.Add(int64(l.Total() - b.Bytes))

@@ -46,33 +46,33 @@ func (b *border) Unwrap() core.Resource { return b.Resource }
 
 // Allocate forwards. A block that the layer has got and does not return is freed.
 func (b *border) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
-	call := b.begin(ctx)
+	call, above := b.begin(ctx), b.above(ctx)
 	defer call.end()
 	block, err := b.Resource.Allocate(call.context(ctx), req)
 	if call.returned(); err == nil {
-		b.above(ctx).got(func(g *goods) { g.blocks = append(g.blocks, block.ID) })
+		above.got(func(g *goods) { g.blocks = append(g.blocks, block.ID) })
 	}
 	return block, err
 }
 
 // Deallocate forwards.
 func (b *border) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
-	call := b.begin(ctx)
+	call, above := b.begin(ctx), b.above(ctx)
 	defer call.end()
 	block, err := b.Resource.Deallocate(call.context(ctx), id)
 	if call.returned(); err == nil {
-		b.above(ctx).got(func(g *goods) { g.blocks = without(g.blocks, id) })
+		above.got(func(g *goods) { g.blocks = without(g.blocks, id) })
 	}
 	return block, err
 }
 
 // PrepareUse forwards. An intent that the layer has opened and does not return is aborted.
 func (b *border) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
-	call := b.begin(ctx)
+	call, above := b.begin(ctx), b.above(ctx)
 	defer call.end()
 	t, err := b.Resource.PrepareUse(call.context(ctx), req)
 	if call.returned(); err == nil {
-		b.above(ctx).got(func(g *goods) { g.tickets = append(g.tickets, t) })
+		above.got(func(g *goods) { g.tickets = append(g.tickets, t) })
 	}
 	return t, err
 }
@@ -99,22 +99,22 @@ func (b *border) AbortUse(ctx context.Context, t core.Ticket) error {
 
 // Reserve forwards. A claim that the layer has got and does not return is released.
 func (b *border) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
-	call := b.begin(ctx)
+	call, above := b.begin(ctx), b.above(ctx)
 	defer call.end()
 	claim, err := b.Resource.Reserve(call.context(ctx), bytes, tag)
 	if call.returned(); err == nil {
-		b.above(ctx).got(func(g *goods) { g.claims = append(g.claims, claim.ID) })
+		above.got(func(g *goods) { g.claims = append(g.claims, claim.ID) })
 	}
 	return claim, err
 }
 
 // ReleaseClaim forwards.
 func (b *border) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
-	call := b.begin(ctx)
+	call, above := b.begin(ctx), b.above(ctx)
 	defer call.end()
 	err := b.Resource.ReleaseClaim(call.context(ctx), id)
 	if call.returned(); err == nil {
-		b.above(ctx).got(func(g *goods) { g.claims = without(g.claims, id) })
+		above.got(func(g *goods) { g.claims = without(g.claims, id) })
 	}
 	return err
 }
@@ -151,7 +151,8 @@ func (b *border) begin(ctx context.Context) *call {
 
 type callKey struct{}
 
-// above is the call of the layer above, which got ctx, nil if there is none.
+// above is the call of the layer above, which got ctx, nil if there is none. Ask it before the
+// upstream is called: ctx may be the program's, and panic.
 func (b *border) above(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok && c.beneath == b {
 		return c
