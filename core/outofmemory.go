@@ -69,17 +69,16 @@ type OutOfMemoryError struct {
 // Error explains the refusal on one line. Sizes are rounded, but those that differ never read the
 // same.
 func (e *OutOfMemoryError) Error() string {
-	all := max(e.May, e.Held) // what is held above a limit serves requests, too
-	free := all - min(all, e.Used)
-	of := size.Figures(append(holdersFigures(e.Holders, e.MoreBytes), e.Requested, free, e.Behind, e.Largest, e.Held, e.May, e.Used,
-		e.Fragmented)...)
+	free := e.May - min(e.May, e.Used)
+	of := size.Figures(append(holdersFigures(e.Holders, e.MoreBytes), e.Requested, free, e.Behind, min(e.Behind, free),
+		e.Largest, e.Held, e.May, e.Used, e.Fragmented)...)
 	var b strings.Builder
 	fmt.Fprintf(&b, "the pool is out of memory: requested %s for %s: ", of(e.Requested),
 		legible.Value(e.Tag.OrUntagged()))
 	switch e.Cause {
 	case ShortageBehind:
 		fmt.Fprintf(&b, "%s are free, but %s of that behind work that the device has not done", of(free),
-			of(e.Behind))
+			of(min(e.Behind, free)))
 	case ShortageFragmented:
 		fmt.Fprintf(&b, "%s are free, but in pieces", of(free))
 		if e.Largest > 0 {

@@ -15,8 +15,7 @@ func Memory(e *core.OutOfMemoryError) {
 	e.Cached = e.Held - e.Used
 	e.Behind = min(e.Behind, e.Cached)
 	e.Fragmented = min(e.Fragmented, e.Cached-e.Behind)
-	all := max(e.May, e.Held) // what is held above a limit serves requests, too
-	free := all - min(all, e.Used)
+	free := e.May - min(e.May, e.Used)
 	e.Largest = min(e.Largest, free)
 	switch {
 	case e.Requested > free:
