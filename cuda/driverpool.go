@@ -45,9 +45,10 @@ type driverPool struct {
 	tolerated atomic.Uint64
 	// step is the least that the pool was seen to grow by, in bytes.
 	step atomic.Uint64
-	// growing is held by the request that makes room. alone is held over a try, under the lock of
-	// the stream.
-	growing, alone sync.Mutex
+	// growing is held by the request that makes room.
+	growing sync.Mutex
+	// alone is held over a try, under the lock of the stream.
+	alone sync.Mutex
 	// shrunk is when more was held than the share, and what was free was given back. growing guards
 	// it.
 	shrunk time.Time

@@ -57,6 +57,8 @@ type countdowns struct {
 	untilStack  int64
 	// random draws untilSample; nil is the process's own.
 	random *rand.Rand
+	// off: by the rules the guard does nothing.
+	off bool
 	// shard is where the ledger counts the lane's blocks, nil until an operation was prepared.
 	shard *ledger.Shard
 }
@@ -228,7 +230,7 @@ func (s share) Deallocate(o *path.Op) bool {
 			return o.Decline(s.r.path)
 		}
 		rec = r.ledger.Known(r.records.Served(o), g)
-		if c == nil || rec == nil || rec.Guard != nil || r.seals.get(g) != nil || !rec.Contains(o.ID.Ptr) || rec.Stacked || !rec.Retire(g) {
+		if c == nil || rec == nil || rec.Guard != nil || r.seals.count.Load() > 0 || !rec.Contains(o.ID.Ptr) || rec.Stacked || !rec.Retire(g) {
 			return o.Decline(s.r.path)
 		}
 	}
