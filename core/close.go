@@ -19,6 +19,7 @@ const quiet = 250 * time.Millisecond
 // launches. What is out can still be given back, until Close has ended. It does not block.
 func (r *Runtime) BeginClose() {
 	if r != nil {
+		r.refuses.Store(true)
 		r.closing.Store(true)
 	}
 }
@@ -39,6 +40,7 @@ func (r *Runtime) Close(ctx context.Context) (left Leftover, err error) {
 	}
 	r.BeginClose()
 	r.awaitReturns(ctx)
+	r.refuses.Store(true)
 	r.closed.Store(true)
 	defer func() { // also where the program's code panics in a layer
 		left = r.leftover()

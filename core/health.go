@@ -67,6 +67,7 @@ func (r *Runtime) StickyErrors() uint64 { return r.sticky.Load() }
 func (r *Runtime) ReportSticky(op string, err error) { _ = r.observe(op, err) }
 
 func (r *Runtime) lose(op string, err error) {
+	r.refuses.Store(true)
 	if !r.lost.CompareAndSwap(nil, &stickyFault{err: err, op: op, at: time.Now()}) {
 		return
 	}

@@ -18,6 +18,7 @@ type Runtime struct {
 	resource Resource
 	findings func(Finding)
 
+	refuses atomic.Bool // is set before each of closing, closed and lost: an operation reads this one alone
 	closing atomic.Bool // new work is refused
 	ending  atomic.Bool // Close has begun
 	closed  atomic.Bool // and what gives back is too
@@ -55,10 +56,15 @@ func (r *Runtime) String() string { return r.resource.String() }
 
 // Allocate returns a live block; see [Resource.Allocate].
 func (r *Runtime) Allocate(ctx context.Context, req Request) (b Block, err error) {
-	if err := r.admit("Allocate"); err != nil {
-		return b, err
+	if r == nil || r.refuses.Load() {
+		if err := r.admit("Allocate"); err != nil {
+			return b, err
+		}
 	}
 	b, err = r.resource.Allocate(ctx, req)
+	if err == nil && !r.refuses.Load() {
+		return b, nil
+	}
 	if err != nil {
 		r.reportOutOfMemory(req, err)
 	} else if r.closed.Load() { // while it was under way: Close has not seen the block, and nothing is taken back
@@ -70,11 +76,15 @@ func (r *Runtime) Allocate(ctx context.Context, req Request) (b Block, err error
 
 // Deallocate gives a block back; see [Resource.Deallocate].
 func (r *Runtime) Deallocate(ctx context.Context, id BlockID) (b Block, err error) {
-	if err := r.admitReturn("Deallocate"); err != nil {
-		return b, err
+	if r == nil || r.refuses.Load() {
+		if err := r.admitReturn("Deallocate"); err != nil {
+			return b, err
+		}
 	}
-	b, err = r.resource.Deallocate(ctx, id)
-	return b, r.observe("Deallocate", err)
+	if b, err = r.resource.Deallocate(ctx, id); err != nil {
+		err = r.observe("Deallocate", err)
+	}
+	return b, err
 }
 
 // PrepareUse opens the intent of one launch; see [Resource.PrepareUse]. Most
@@ -164,7 +174,7 @@ func (r *Runtime) DroppedRecorders() uint64 { return r.dropped.Load() }
 
 // admit refuses new work on a runtime that is being closed or whose device is lost.
 func (r *Runtime) admit(op string) error {
-	if r != nil && r.lost.Load() == nil && !r.closing.Load() && !r.closed.Load() {
+	if r != nil && !r.refuses.Load() {
 		return nil
 	}
 	if err := r.admitReturn(op); err != nil {

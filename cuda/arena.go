@@ -108,6 +108,14 @@ func (l *arena) giveLocked(s *stream, ptr, bytes uint64) bool {
 	return ok
 }
 
+// giveKept makes a block free that its stream freed at a mark and has kept since. The arena is locked.
+func (l *arena) giveKept(ptr, bytes, mark uint64) {
+	l.newest = max(l.newest, mark)
+	if _, ok := l.fit.Give(ptr, mark); ok {
+		l.used -= bytes
+	}
+}
+
 // covered returns whether what is enqueued on s from now on comes after a mark of the
 // arena, without a wait. s and the arena are locked.
 func (l *arena) covered(s *stream) func(mark uint64) bool {

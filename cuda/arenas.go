@@ -190,8 +190,13 @@ func (m *arenas) owns(s *stream, ptr uint64) bool {
 // first, and under no arena's lock. The stream may have been given up since.
 func (m *arenas) tellEnd(l *arena, s *stream, ptr, bytes uint64) {
 	m.oracle.BlockEnds(ptr, s.Handle())
+	m.giveEnded(l, ptr, bytes)
+}
+
+// giveEnded makes a block free of which the oracle has heard, behind all on the arena's stream.
+func (m *arenas) giveEnded(l *arena, ptr, bytes uint64) {
 	for given := false; !given; {
-		s, _ = l.behindAll()
+		s, _ := l.behindAll()
 		s.Lock()
 		l.mu.Lock()
 		if given = l.stream == s; given {

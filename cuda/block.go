@@ -40,7 +40,10 @@ type block struct {
 	// behind is what the free of a retired block waits for, whose it is that tries again to queue
 	// it: waitsForUses.
 	behind *fence.Frontier
-	_      [16]byte // blocks share no cache line
+	// nextKept is the next block in the chain of a stream that keeps both, keptBehind the place behind which the block
+	// is free. The lane's lock guards them.
+	nextKept   *block
+	keptBehind uint64
 }
 
 // blockRecords keeps the records of one device's blocks that are gone, for others.

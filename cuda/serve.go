@@ -172,6 +172,9 @@ func (r *tracker) takeAtHand(s *stream, o *path.Op) bool {
 		return false
 	}
 	ptr, ok := s.arena.takeLocked(req.Bytes)
+	if !ok && o.Lane.SettleNow() {
+		ptr, ok = s.arena.takeLocked(req.Bytes)
+	}
 	if !ok {
 		ready.MayBeRecorded()
 		ready.Release()
@@ -222,13 +225,18 @@ func (r *tracker) giveAtHand(s *stream, b *block, o *path.Op) bool {
 	s.freeAttempts++
 	s.freedAtHand += b.core.Bytes
 	s.books.leave(b)
+	s.keepRecord(&r.streams.table.records, b)
+	return true
+}
+
+// keepRecord keeps the record of a block that is gone for the stream's next allocations. The lane is locked.
+func (s *stream) keepRecord(records *blockRecords, b *block) {
 	if last := len(s.spare) - 1; last+1 < spareBlocks {
 		s.spare = append(s.spare, b)
 	} else { // another stream may use the record of an earlier free, but not yet this one: the layers above have to close it
-		r.streams.table.records.spare.Put(s.spare[last])
+		records.spare.Put(s.spare[last])
 		s.spare[last] = b
 	}
-	return true
 }
 
 // spareBlock is a record for another block, locked; its stream must be locked. Who found the block that it

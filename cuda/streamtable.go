@@ -419,6 +419,7 @@ type stream struct {
 	// freedAtHand is the bytes of blocks that were freed under the lane's lock alone, which guards it.
 	freedAtHand uint64
 	spare       []*block
+	kept        keptBlocks
 
 	// frees is where retired blocks wait until they are released.
 	frees freeQueue

@@ -67,7 +67,7 @@ type tracker struct {
 // starts the reaper.
 func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, streams *StreamPool, m memory, props driver.Properties, isolatedAddresses uint64) {
 	r.owner, r.name, r.streams, r.memory, r.atOnce = owner, name, streams, m, m.giveAtOnce()
-	r.path = path.New(owner, serving{tracker: r}, r)
+	r.path = path.New(owner, serving{tracker: r}, keeping{r})
 	r.path.Room().Join(owner, owner)
 	r.oracle = driver.OracleOf(drv)
 	r.times = newDeviceTimes(drv, streams.table, streams.deviceWork, streams.timeOneIn)

@@ -27,7 +27,7 @@ func (t guardedTracer) Start(ctx context.Context, name string,
 		if started.IsRecording() {
 			started = guardedSpan{started}
 		}
-		inside, span = with, started
+		inside, span = with, started //nolint:fatcontext // it is called once
 	})
 	return inside, span
 }

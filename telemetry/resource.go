@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -57,7 +58,7 @@ func NewResource(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, &core.InvalidRequestError{Op: op, Field: "Level", Reason: "unknown: use one of the Level constants"}
 	}
 	r := &Resource{upstream: upstream, since: time.Now(), tracing: cfg.tracing(upstream.Ordinal())}
-	r.path = path.Over(upstream, false).Extend(r, share{r: r})
+	r.path = path.Over(upstream, false).Extend(r, share{r: r}, share{r: r}.ordinary())
 	return r, nil
 }
 
@@ -250,6 +251,21 @@ func (s share) callsOf(l *path.Lane) *metrics.LaneCalls {
 	c := s.r.calls.OfLane(l)
 	l.SetPart(s.r.path.Number(), c)
 	return c
+}
+
+// ordinary is the layer's share of ordinary operations, which it counts.
+func (s share) ordinary() *path.Ordinary {
+	calls := func(l *path.Lane) *metrics.LaneCalls {
+		return l.Part(s.r.path.Number()).(*metrics.LaneCalls)
+	}
+	return &path.Ordinary{
+		Expects: func(l *path.Lane) int64 {
+			s.callsOf(l)
+			return math.MaxInt64
+		},
+		Allocated: func(o *path.Step) { calls(o.Lane).NoteAllocate(o.Timed, o.Took) },
+		Freed:     func(o *path.Step) { calls(o.Lane).NoteDeallocate(o.Timed, o.Took) },
+	}
 }
 
 // Allocate counts a call that is in no sampled trace.

@@ -81,7 +81,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.streams.begin(&r.ledger, &r.tags, upstream, r.lends)
 	r.SetLimit(cfg.Limit)
 	below := path.Over(upstream, true)
-	r.path = below.Extend(r, share{r})
+	r.path = below.Extend(r, share{r}, share{r}.ordinary())
 	r.path.Room().Join(r, upstream)
 	r.path.Room().Configure(func(s *cures.Setup) { s.Patience = max(s.Patience, cfg.Patience) })
 	r.streams.path = r.path

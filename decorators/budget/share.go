@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -60,7 +61,7 @@ func (s share) Allocate(o *path.Op) bool {
 	var g grant
 	if k != nil && k.held {
 		g = k.grant
-	} else if !s.charge(o, k, &g) {
+	} else if !s.charge(o, k, &g) && (!o.Lane.SettleNow() || !s.charge(o, k, &g)) {
 		return o.Decline(s.r.path)
 	}
 	if !s.r.path.Below.Layer.Allocate(o) {
@@ -99,6 +100,49 @@ func (s share) charge(o *path.Op, k *keep, g *grant) bool {
 	}
 	o.Request.Claim = 0 // it means nothing to the layers below
 	return true
+}
+
+// ordinary is the budget's share of ordinary operations. A kept block is charged still, like credit: it is kept while
+// the stream ledger might have as much credit more, and a recall takes it ([path.Lane.Lock]).
+func (s share) ordinary() *path.Ordinary {
+	part := &s.r.part
+	return &path.Ordinary{
+		Expects: func(l *path.Lane) int64 {
+			if ledger, _ := l.Part(s.r.path.Number()).(*streamLedger); ledger == nil || s.r.lends || !s.r.records.OfBackend() {
+				return 0
+			}
+			return math.MaxInt64
+		},
+		MayKeep: func(o *path.Step) bool {
+			rec := part.Of(o.Record)
+			if !rec.isOf(o.ID.Generation) {
+				return false
+			}
+			l := rec.ledger.Load()
+			return l.mu == o.Lane && rec.account == &l.general && !rec.pending && rec.state == core.Live &&
+				l.credit.ledger.leaves(l.credit.bytes+l.kept+rec.bytes)
+		},
+		Freed: func(o *path.Step) {
+			rec := part.Of(o.Record)
+			rec.ledger.Load().kept += rec.bytes
+		},
+		Allocated: func(o *path.Step) {
+			rec := part.Of(o.Record)
+			l := rec.ledger.Load()
+			l.kept -= rec.bytes
+			l.tags.of(rec.tally)
+			rec.of.Store(uint64(o.Block.ID.Generation))
+		},
+		LetGo: func(of *path.Record) {
+			if rec := part.Of(of); rec != nil {
+				if g := core.Generation(rec.of.Load()); g != 0 {
+					l := rec.ledger.Load()
+					l.kept -= rec.bytes
+					l.release(g, rec)
+				}
+			}
+		},
+	}
 }
 
 // Deallocate takes a block that is freed at once off the ledger.

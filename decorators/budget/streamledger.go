@@ -47,8 +47,11 @@ type streamLedger struct {
 	grants  uint64
 	// freed is the bytes of all frees ever made here, including those whose
 	// notice came before Deallocate returned.
-	freed   uint64
-	credit  credit
+	freed  uint64
+	credit credit
+	// kept is the bytes of the blocks that the backend keeps for the stream's next allocations (package path). They
+	// are charged as if they were live.
+	kept    uint64
 	general streamAccount
 	last    *tally
 	tags    *tagNews

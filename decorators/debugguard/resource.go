@@ -87,7 +87,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r := &Resource{upstream: upstream, uses: path.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal(), opened: cfg.Advanced.Now()}
 	r.watches = [...]watching{{r: r}, {r: r, readsOnly: true}}
 	below := path.Over(upstream, true)
-	r.path = below.Extend(r, share{r})
+	r.path = below.Extend(r, share{r}, share{r}.ordinary())
 	r.joinRoom()
 	records, part := path.Join[ledger.Part](below, upstream)
 	r.records = records

@@ -230,7 +230,8 @@ func (s share) Deallocate(o *path.Op) bool {
 			return o.Decline(s.r.path)
 		}
 		rec = r.ledger.Known(r.records.Served(o), g)
-		if c == nil || rec == nil || rec.Guard != nil || r.seals.count.Load() > 0 || !rec.Contains(o.ID.Ptr) || rec.Stacked || !rec.Retire(g) {
+		if c == nil || rec == nil || rec.Guard != nil || r.seals.count.Load() > 0 || !rec.Contains(o.ID.Ptr) ||
+			rec.Stacked || !rec.Retire(g) {
 			return o.Decline(s.r.path)
 		}
 	}

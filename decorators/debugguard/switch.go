@@ -34,6 +34,7 @@ func (r *Resource) alter(change func(*rules)) {
 		altered := *old
 		change(&altered)
 		if r.rules.CompareAndSwap(old, &altered) {
+			r.path.Altered()
 			return
 		}
 	}

@@ -97,7 +97,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if r.ops.has(oplog.OpRelease) {
 		upstream.Subscribe(listeners.Func(r.released))
 	}
-	r.path = path.Over(upstream, false).Extend(r, share{r: r})
+	r.path = path.Over(upstream, false).Extend(r, share{r: r}, share{r: r}.ordinary())
 	return r, nil
 }
 

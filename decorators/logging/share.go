@@ -3,6 +3,7 @@ package logging
 import (
 	"context"
 	"errors"
+	"math"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
@@ -57,6 +58,33 @@ func operationOf(o *path.Op) (oplog.Op, core.StreamID) {
 // no trace that is sampled, and without a sink that numbers it.
 func (r *Resource) ordinary(b *core.Block, stream core.StreamID, traced bool) bool {
 	return r.sequence == nil && b.ID.AllocStream == stream && b.ID.Ordinal == r.ordinal && !traced
+}
+
+// ordinary is the log's share of ordinary operations: they are noted in the rings.
+func (s share) ordinary() *path.Ordinary {
+	r := s.r
+	return &path.Ordinary{
+		Expects:   s.expects,
+		Allocated: func(o *path.Step) { r.noteOrdinary(oplog.OpAllocate, o) },
+		Freed:     func(o *path.Step) { r.noteOrdinary(oplog.OpDeallocate, o) },
+	}
+}
+
+func (r *Resource) noteOrdinary(op oplog.Op, o *path.Step) {
+	if r.ops.has(op) {
+		for i, p := range o.Lane.Part(r.path.Number()).([]*stripe) {
+			p.note(r.rings[i], op, &o.Block, o.Began, o.Took)
+		}
+	}
+}
+
+// expects is without a bound if there are no sinks but rings, in which the lane has its stripes.
+func (s share) expects(l *path.Lane) int64 {
+	logs := s.r.ops.has(oplog.OpAllocate) || s.r.ops.has(oplog.OpDeallocate)
+	if logs && (s.r.sequence != nil || l.Part(s.r.path.Number()) == nil) {
+		return 0
+	}
+	return math.MaxInt64
 }
 
 func (s share) log(o *path.Op) {

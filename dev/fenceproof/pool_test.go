@@ -108,8 +108,9 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 		}
 	}
 	var total proof.Total
+	kept := program.Bounds{Streams: 2, Blocks: 12, Ops: 20, Kinds: everyKind, Sizes: proof.PoolSizes[:1]} // streams keep blocks
 	for i := range programs {
-		p := program.Draw(b, rng.IntN)
+		p := program.Draw([]program.Bounds{b, kept}[i%5/4], rng.IntN)
 		s := proof.DrawSchedule(p, 1+rng.IntN(3), rng.IntN)
 		r := runners[i%4/3] // in every fourth all is prepared
 		v, err := r.Check(p, s)
@@ -126,6 +127,6 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 	}
 	each := uint64(programs) / 100
 	requireMoves(t, moves, proof.Moves{Reuses: 20 * each, Splits: 10 * each, Merges: 3 * each, Joins: 2 * each, Takeovers: 7 * each, Steals: 8 * each, Remaps: each / 4, Growths: 90 * each, Refusals: 20 * each,
-		QuickAllocations: 10 * each, QuickFrees: 50 * each, SlowAllocations: 100 * each, SlowFrees: 70 * each})
+		QuickAllocations: 10 * each, QuickFrees: 50 * each, SlowAllocations: 100 * each, SlowFrees: 70 * each, Again: each})
 	t.Logf("%v, %d waits, %d orders and waits excused, %v", total, total.Waits, total.Excused, moves)
 }

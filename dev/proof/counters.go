@@ -32,6 +32,8 @@ type Moves struct {
 	// QuickAllocations and QuickFrees are the operations that were served at once, SlowAllocations
 	// and SlowFrees the tries that were declined, which were prepared.
 	QuickAllocations, QuickFrees, SlowAllocations, SlowFrees uint64
+	// Again are those of QuickAllocations that were ordinary: they got a block that the stream had kept.
+	Again uint64
 }
 
 // Add adds other runs.
@@ -50,7 +52,7 @@ func (m Moves) Reach(floor Moves) bool {
 
 // Ordinary is the same without the counts of what is served at once.
 func (m Moves) Ordinary() Moves {
-	m.QuickAllocations, m.QuickFrees, m.SlowAllocations, m.SlowFrees = 0, 0, 0, 0
+	m.QuickAllocations, m.QuickFrees, m.SlowAllocations, m.SlowFrees, m.Again = 0, 0, 0, 0, 0
 	return m
 }
 

@@ -54,8 +54,22 @@ type entry struct {
 // enter returns an entry over a backend.
 func enter(backend core.Resource, prepares bool) *entry {
 	e := &entry{Resource: backend, prepares: prepares}
-	e.path = path.Over(backend, false).Extend(e, counting{entry: e})
+	e.path = path.Over(backend, false).Extend(e, counting{entry: e}, e.ordinary())
 	return e
+}
+
+// ordinary is the entry's share of ordinary operations, which it counts; nil if all are prepared.
+func (e *entry) ordinary() *path.Ordinary {
+	if e.prepares {
+		return nil
+	}
+	return &path.Ordinary{
+		Allocated: func(*path.Step) {
+			e.moves.QuickAllocations++
+			e.moves.Again++
+		},
+		Freed: func(*path.Step) { e.moves.QuickFrees++ },
+	}
 }
 
 // Allocate allocates.

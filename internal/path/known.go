@@ -61,7 +61,7 @@ func (l *Lane) lockIfKnown(ctx context.Context, by *Path) bool {
 	if k.keeps.Load() != full {
 		return false
 	}
-	l.Lock()
+	l.mu.Lock()
 	if k.by == by && k.ctx == ctx { // k.ctx can be compared: see lasting
 		k.misses = 0
 		return true
@@ -69,7 +69,7 @@ func (l *Lane) lockIfKnown(ctx context.Context, by *Path) bool {
 	if k.misses++; k.misses >= mostMisses {
 		k.forget(closed)
 	}
-	l.Unlock()
+	l.mu.Unlock()
 	return false
 }
 
@@ -118,7 +118,7 @@ func (p *Path) AllocateKnown(ctx context.Context, req *core.Request, b *core.Blo
 // lane may keep it for [Path.AllocateKnown] and [Path.DeallocateKnown].
 func (p *Path) AllocateUnsampled(ctx context.Context, req *core.Request, b *core.Block) error {
 	l, began := p.lanes.of(req.Stream), monotime.Now()
-	l.Lock()
+	l.mu.Lock()
 	l.know(ctx, p)
 	return p.allocate(ctx, nil, l, core.SpanOf(ctx), began, req, b)
 }
@@ -135,7 +135,7 @@ func (p *Path) DeallocateKnown(ctx context.Context, id *core.BlockID, b *core.Bl
 // DeallocateUnsampled is [Path.Deallocate] as AllocateUnsampled is Allocate.
 func (p *Path) DeallocateUnsampled(ctx context.Context, id *core.BlockID, b *core.Block) error {
 	l, began := p.lanes.of(id.AllocStream), monotime.Now()
-	l.Lock()
+	l.mu.Lock()
 	l.know(ctx, p)
 	return p.deallocate(ctx, nil, l, core.SpanOf(ctx), began, id, b)
 }

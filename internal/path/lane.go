@@ -12,8 +12,9 @@ type Lane struct {
 	mu sync.Mutex
 	op Op
 	// begun counts the allocations and the frees that came here.
-	begun [2]uint8
-	known known
+	begun    [2]uint8
+	known    known
+	ordinary ordinary
 	// parts are set once each, by the layers, under the lock.
 	parts [maxLayers]any
 }
@@ -24,11 +25,20 @@ const maxLayers = 8
 // BackendPart is the number of the backend.
 const BackendPart = 0
 
-// Lock takes the lane's lock, which is that of its stream.
-func (l *Lane) Lock() { l.mu.Lock() }
+// Lock takes the lane's lock, which is that of its stream, and settles the lane: no block is kept then.
+func (l *Lane) Lock() {
+	l.mu.Lock()
+	l.SettleNow()
+}
 
-// TryLock takes the lock if it is free, and reports whether it did.
-func (l *Lane) TryLock() bool { return l.mu.TryLock() }
+// TryLock is Lock if the lock is free, and reports whether it was.
+func (l *Lane) TryLock() bool {
+	if !l.mu.TryLock() {
+		return false
+	}
+	l.SettleNow()
+	return true
+}
 
 // Unlock gives the lock back.
 func (l *Lane) Unlock() { l.mu.Unlock() }
@@ -55,6 +65,7 @@ const sharedLanes = 64
 // withShared are lanes, and shared ones for the streams that have none.
 type withShared struct {
 	Lanes  // nil if no stream has one
+	shares shares
 	shared [sharedLanes]struct {
 		Lane
 		_ [64]byte // lanes share no cache line

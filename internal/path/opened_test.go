@@ -57,7 +57,7 @@ func TestAnOpenedRuntimeServesOrdinaryOperationsAtOnce(t *testing.T) {
 				defer func() { must.Do(t, lease.Release()) }()
 				below := path.Of(rt.Core().Resource())
 				layer := &onTop{below: below}
-				top := below.Extend(nil, layer)
+				top := below.Extend(nil, layer, nil)
 				const pairs = 1000
 				for range pairs {
 					var b core.Block

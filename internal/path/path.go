@@ -163,6 +163,10 @@ func New(backend core.Resource, layer Layer, lanes Lanes) *Path {
 	p := &Path{Layer: layer, resource: backend, lanes: &withShared{Lanes: lanes}, layers: new(atomic.Int32),
 		room: cures.New()}
 	p.layers.Store(BackendPart + 1)
+	if keeping, ok := lanes.(Keeping); ok {
+		p.lanes.shares.keeping = keeping
+		p.lanes.shares.all.Store(&ordinaries{top: p})
+	}
 	p.down = []*Path{p}
 	return p
 }
@@ -200,11 +204,13 @@ func Over(upstream core.Resource, needsRecord bool) *Path {
 	return p
 }
 
-// Extend is the path of a layer above p. It is for construction.
-func (p *Path) Extend(resource core.Resource, layer Layer) *Path {
+// Extend is the path of a layer above p, with its share of ordinary operations; nil if it has none. It is for
+// construction.
+func (p *Path) Extend(resource core.Resource, layer Layer, share *Ordinary) *Path {
 	above := &Path{Below: p, Layer: layer, resource: resource, lanes: p.lanes, layers: p.layers,
 		room: p.room, segment: p.segment, number: int(p.layers.Add(1)) - 1}
 	above.down = slices.Concat(p.down, []*Path{above})
+	p.lanes.shares.add(above, share)
 	return above
 }
 
@@ -247,13 +253,17 @@ type Contexts interface {
 func (p *Path) Allocate(ctx context.Context, late Contexts, req *core.Request, b *core.Block) error {
 	l := p.lanes.of(req.Stream)
 	span, began := core.SpanOf(ctx), monotime.Now()
-	l.Lock()
+	l.mu.Lock()
 	return p.allocate(ctx, late, l, span, began, req, b)
 }
 
 // allocate is Allocate in the lane of the request, which is locked.
 func (p *Path) allocate(ctx context.Context, late Contexts, l *Lane, span core.SpanRef, began monotime.Instant,
 	req *core.Request, b *core.Block) error {
+	if span.IsZero() && p.allocateOrdinary(l, began, req, b) {
+		return nil
+	}
+	l.notOrdinary(req.Bytes)
 	o := &l.op
 	o.begin(l, false, span, began)
 	o.Request = *req
@@ -265,13 +275,17 @@ func (p *Path) allocate(ctx context.Context, late Contexts, l *Lane, span core.S
 func (p *Path) Deallocate(ctx context.Context, late Contexts, id *core.BlockID, b *core.Block) error {
 	l := p.lanes.of(id.AllocStream)
 	span, began := core.SpanOf(ctx), monotime.Now()
-	l.Lock()
+	l.mu.Lock()
 	return p.deallocate(ctx, late, l, span, began, id, b)
 }
 
 // deallocate is Deallocate in the lane of the block, which is locked.
 func (p *Path) deallocate(ctx context.Context, late Contexts, l *Lane, span core.SpanRef, began monotime.Instant,
 	id *core.BlockID, b *core.Block) error {
+	if span.IsZero() && p.freeOrdinary(l, began, id, b) {
+		return nil
+	}
+	l.notOrdinary(0)
 	o := &l.op
 	o.begin(l, true, span, began)
 	o.ID = *id

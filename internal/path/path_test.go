@@ -85,7 +85,7 @@ type above struct {
 
 func put(up core.Resource, name string, told *[]string) *above {
 	a := &above{Resource: up, name: name, told: told}
-	a.path = path.Over(up, false).Extend(a, shareOf{a})
+	a.path = path.Over(up, false).Extend(a, shareOf{a}, nil)
 	return a
 }
 
@@ -308,7 +308,7 @@ func TestWhatIsKeptLastsAsLongAsTheOperation(t *testing.T) {
 	b := newBackend()
 	b.willing = false
 	k := &keeper{t: t, Resource: b}
-	k.path = path.Over(b, false).Extend(k, keeping{keeper: k})
+	k.path = path.Over(b, false).Extend(k, keeping{keeper: k}, nil)
 	for range 3 {
 		var block core.Block
 		must.Do(t, k.path.Allocate(t.Context(), nil, &core.Request{Bytes: 9, Stream: lease}, &block))

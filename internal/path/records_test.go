@@ -24,7 +24,7 @@ type layer struct {
 func newLayer(up core.Resource) *layer {
 	l := &layer{Resource: up}
 	below := path.Over(up, true)
-	l.path = below.Extend(l, entering{layer: l})
+	l.path = below.Extend(l, entering{layer: l}, nil)
 	l.records, l.part = path.Join[part](below, up)
 	l.records.Subscribe(up, path.Listener{Hear: func(rec *path.Record, b core.Block) {
 		if p := l.part.Of(rec); p != nil && p.of == b.ID.Generation {

@@ -95,6 +95,14 @@ var textuals = []textual{
 		"err := s.recordAt(p); err != nil", "mutated() {\n s.place(p)\n } else if err := s.recordAt(p); err != nil",
 	},
 	{
+		"cuda/kept.go", "keeping.revive", "a block that was kept is ready at once",
+		"b.history.Begin(ready, step.Request.Span)", "if b.history.Begin(ready, step.Request.Span); mutated() {\n b.history.Release()\n }",
+	},
+	{
+		"cuda/arena.go", "arena.giveKept", "a block that was kept is free behind nothing",
+		"l.fit.Give(ptr, mark)", "l.fit.Give(ptr, func() uint64 {\n if mutated() {\n return 0\n }\n return mark\n }())",
+	},
+	{
 		"cuda/freequeue.go", "freeQueue.markCompleted", "the mark counts for frees that were queued behind it",
 		"q.mark.Release()", "if all := int(q.pendingFrees()); q.marked < all && mutated() {\n q.marked = all\n }\n q.mark.Release()",
 	},

@@ -56,6 +56,7 @@ type codeTracer struct {
 	code *nthCall
 }
 
+//nolint:spancheck // the caller ends it
 func (p codeTracer) Start(ctx context.Context, name string, o ...trace.SpanStartOption) (context.Context, trace.Span) {
 	inside, span := p.Tracer.Start(ctx, name, o...)
 	own := codeSpan{span, p.code}

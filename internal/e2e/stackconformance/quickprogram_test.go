@@ -192,10 +192,11 @@ func (p *player) uses() (uses []core.Use) {
 
 // pairs is the steady state of one stream, with whatever is open and short by now.
 func (p *player) pairs() {
-	stream := p.leases[p.rng.IntN(len(p.leases))].ID()
+	stream, sizes := p.leases[p.rng.IntN(len(p.leases))].ID(), [2]uint64{1 + p.rng.Uint64N(4096), 1 + p.rng.Uint64N(4096)}
+	p.waitForDevice() // where it lags, the frees that wait; then the stream keeps blocks, and addresses depend on that
 	for range 8 {
 		p.catchUp()
-		b, err := p.Runtime.Allocate(context.Background(), core.Request{Bytes: 1 + p.rng.Uint64N(4096), Stream: stream, Tag: "a"})
+		b, err := p.Runtime.Allocate(context.Background(), core.Request{Bytes: sizes[p.rng.IntN(2)], Stream: stream, Tag: "a"})
 		if err != nil {
 			p.note("pair: %s", because(err))
 			continue

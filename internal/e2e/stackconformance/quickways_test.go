@@ -40,10 +40,15 @@ func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
 				churn(t, s.Runtime, stream, 1000)
 				before := [2]uint64{gate.Prepared.Allocations.Load(), gate.Prepared.Frees.Load()}
 				quickly := gate.AtOnce.Allocations.Load()
+				ordinary := gate.Ordinary.Allocations.Load()
 				churn(t, s.Runtime, stream, pairs)
+				ordinary = gate.Ordinary.Allocations.Load() - ordinary
 				allocations, frees := gate.Prepared.Allocations.Load()-before[0], gate.Prepared.Frees.Load()-before[1]
 				if most := uint64(pairs * 2 / 1000); allocations > most || frees > most {
 					t.Errorf("%s stream: of %d pairs, %d allocations and %d frees were prepared, at most %d may", name, pairs, allocations, frees, most)
+				}
+				if least := uint64(pairs * 9 / 10); ordinary < least {
+					t.Errorf("%s stream: of %d pairs, %d allocations were ordinary, at least %d should be", name, pairs, ordinary, least)
 				}
 				if got := gate.AtOnce.Allocations.Load() - quickly + allocations; got != uint64(pairs) {
 					t.Errorf("%s stream: %d allocations reached the backend, %d were made", name, got, pairs)

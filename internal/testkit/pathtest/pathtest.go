@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
@@ -38,6 +39,8 @@ type Gate struct {
 	// AtOnce are the allocations and frees that the backend served at once, Prepared the others, and Declined the
 	// tries that this layer did not let pass.
 	AtOnce, Prepared, Declined Ways
+	// Ordinary are those of AtOnce that were ordinary: see package path.
+	Ordinary Ways
 }
 
 // Ways counts allocations and frees.
@@ -47,7 +50,7 @@ type Ways struct{ Allocations, Frees atomic.Uint64 }
 // otherwise depends on the seed and on how often it was asked.
 func NewGate(upstream core.Resource, seed, oneIn uint64) *Gate {
 	g := &Gate{Resource: upstream, seed: seed, oneIn: oneIn}
-	g.path = path.Over(upstream, false).Extend(g, gate{Gate: g})
+	g.path = path.Over(upstream, false).Extend(g, gate{Gate: g}, g.ordinary())
 	return g
 }
 
@@ -100,6 +103,31 @@ func mix(x uint64) uint64 {
 type gate struct {
 	path.Simple
 	*Gate
+}
+
+// ordinary declines at random, too, and counts.
+func (g *Gate) ordinary() *path.Ordinary {
+	passes := func(of func(*Ways) *atomic.Uint64) bool {
+		if g.draws() {
+			of(&g.Declined).Add(1)
+			return false
+		}
+		return true
+	}
+	note := func(of func(*Ways) *atomic.Uint64) func(*path.Step) {
+		return func(*path.Step) {
+			of(&g.AtOnce).Add(1)
+			of(&g.Ordinary).Add(1)
+		}
+	}
+	allocations := func(w *Ways) *atomic.Uint64 { return &w.Allocations }
+	frees := func(w *Ways) *atomic.Uint64 { return &w.Frees }
+	return &path.Ordinary{
+		LeavesAlone: func(*path.Lane, int64, int64, monotime.Instant) bool { return passes(allocations) },
+		MayKeep:     func(*path.Step) bool { return passes(frees) },
+		Allocated:   note(allocations),
+		Freed:       note(frees),
+	}
 }
 
 // Allocate declines at random.

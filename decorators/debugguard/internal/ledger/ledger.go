@@ -135,6 +135,50 @@ func (s *Shard) Has(rec *Record) bool { return s != nil && rec.shard == s.number
 // CloseIn is Close in the shard that has the record, whose lane is locked.
 func (l *Ledger) CloseIn(s *Shard, rec *Record, id core.BlockID) { l.closeLocked(s, rec, id) }
 
+// Keep closes a block in the shard of a lane, which is locked, and leaves its record in the books for the next block
+// there. It reports false, and does nothing, if the block is guarded, has stacks, was retired, or is locked, or if the
+// address does not lie in it.
+func (l *Ledger) Keep(s *Shard, of *path.Record, id core.BlockID) bool {
+	p := l.part.Of(of)
+	if p == nil || p.guarded.Load() != nil {
+		return false
+	}
+	rec := &p.own
+	live := wordOf(id.Generation, core.Live)
+	if rec.word.Load() != live || rec.shard != s.number || rec.Stacked || !rec.Contains(id.Ptr) ||
+		!rec.word.CompareAndSwap(live, 0) {
+		return false
+	}
+	rec.kept = true
+	return true
+}
+
+// Remember makes a tombstone of a block that Keep has closed. The lane is locked.
+func (l *Ledger) Remember(s *Shard, of *path.Record, g core.Generation) {
+	rec := &l.part.Of(of).own
+	l.addTombstone(s, rec, g)
+	rec.extra, rec.writer, rec.used, rec.readUnwritten = nil, 0, 0, false
+}
+
+// Again puts a block into the books at the place of one that Keep has closed, or as Enter does. The lane is locked.
+func (l *Ledger) Again(s *Shard, of *path.Record, b *core.Block, born monotime.Instant) {
+	rec := &l.part.Of(of).own
+	if !rec.kept {
+		l.Enter(s, of, b, born)
+		return
+	}
+	rec.kept, rec.allocStream, rec.born = false, b.ID.AllocStream, born
+	rec.word.Store(wordOf(b.ID.Generation, core.Live))
+}
+
+// LetGo takes a record that Keep has left in the books out of them. The lane is locked.
+func (l *Ledger) LetGo(of *path.Record) {
+	if p := l.part.Of(of); p != nil && p.own.kept {
+		p.own.kept = false
+		l.leave(l.all()[p.own.shard], &p.own)
+	}
+}
+
 func (l *Ledger) closeLocked(s *Shard, rec *Record, id core.BlockID) bool {
 	if !rec.isOf(id.Generation) || rec.Guard != nil && !rec.Guard.part.guarded.CompareAndSwap(rec, nil) {
 		return false
@@ -155,14 +199,7 @@ func (l *Ledger) CloseBlock(of *path.Record, id core.BlockID) *Record {
 // remember is the rest of Close. No caller waits for
 // anything under a record's lock.
 func (l *Ledger) remember(s *Shard, rec *Record, g core.Generation) {
-	if rec.indexed {
-		s.index.remove(rec)
-		rec.indexed = false
-	}
-	s.live--
-	if s.counted {
-		l.gate.Add(-1)
-	}
+	l.leave(s, rec)
 	if rec.Guard != nil {
 		rec.LockGuarded()
 		l.addTombstone(s, rec, g)
@@ -173,6 +210,18 @@ func (l *Ledger) remember(s *Shard, rec *Record, g core.Generation) {
 	rec.empty(g)
 	l.addTombstone(s, rec, g)
 	rec.extra, rec.writer, rec.used, rec.readUnwritten, rec.Stacked = nil, 0, 0, false, false
+}
+
+// leave counts a record as live no more, and takes it out of the index. The lane is locked.
+func (l *Ledger) leave(s *Shard, rec *Record) {
+	if rec.indexed {
+		s.index.remove(rec)
+		rec.indexed = false
+	}
+	s.live--
+	if s.counted {
+		l.gate.Add(-1)
+	}
 }
 
 // addTombstone remembers a record in its shard.

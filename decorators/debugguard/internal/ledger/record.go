@@ -61,7 +61,9 @@ type Record struct {
 	shard uint16
 	// indexed: the record is in the shard's index of addresses, whose lock guards it.
 	indexed bool
-	uses    [usesKept]Use
+	// kept: the record is of no block, and stays in the books for the next block there (package path).
+	kept bool
+	uses [usesKept]Use
 }
 
 // Part is the guard's part of the record that all layers share of a block (package path).

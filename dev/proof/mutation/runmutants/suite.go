@@ -54,6 +54,7 @@ var draws = []struct {
 	{"driver's pool", 1600, true, largeTrial},
 	{"isolated", 400, false, isolatedTrial},
 	{"own pool", 3200, true, poolTrial},
+	{"kept blocks", 800, true, keptTrial},
 }
 
 const (
@@ -131,6 +132,15 @@ func largeTrial(seed uint64) *trial {
 		p = program.Draw(b, rng.IntN).Repeat(times)
 	}
 	return &trial{b.Streams, p, proof.DrawSchedule(p, 2+rng.IntN(2), rng.IntN), proof.DriverPool, nil}
+}
+
+// keptTrial has blocks of one size on two streams, which keep them for the next ones.
+func keptTrial(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	b := program.Bounds{Streams: 2, Blocks: program.MaxBlocks, Ops: fewestOps + rng.IntN(mostOps-fewestOps+1),
+		Kinds: []program.Kind{program.Launch, program.Free, program.Abort, program.Record}, Sizes: proof.PoolSizes[:1]}
+	p := program.Draw(b, rng.IntN)
+	return &trial{b.Streams, p, proof.DrawSchedule(p, 2, rng.IntN), proof.OwnPoolQuickly, nil}
 }
 
 func isolatedTrial(seed uint64) *trial {
