@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,23 +17,24 @@ import (
 type lap struct{ calls, nanoseconds atomic.Int64 }
 
 // lapped is a driver that times the calls by which a pool comes to memory. If it has prices, it
-// sleeps as long before each: the price of a page for the calls that map.
+// sleeps as long before each: the price of a handle for the calls that map.
 type lapped struct {
 	driver.Driver
-	page                                               uint64
 	price                                              prices
 	mapping                                            sync.Mutex
+	starts                                             map[uint64]struct{} // of what is mapped, a handle each
 	create, mapped, access, unmap, record, wait, query lap
 }
 
 // prices are what calls of the driver take.
 type prices struct{ create, mapped, access, unmap, event time.Duration }
 
-// onH200 is what they take there for a page of 2 MiB, made longer by a factor: so that a machine with
-// few processors sleeps where sixteen threads wait for each other.
+// onH200 is what they take there, made longer by a factor: so that a machine with few processors sleeps
+// where sixteen threads wait for each other. A handle takes 40 µs to grow by, 54 µs to move and 25 µs to
+// take down, whatever its size (BenchmarkGPUPages, BenchmarkGPUTrim).
 func onH200(factor time.Duration) prices {
 	return prices{
-		create: 7100 * factor, mapped: 500 * factor, access: 18600 * factor, unmap: 13000 * factor, event: 300 * factor,
+		create: 11000 * factor, mapped: 500 * factor, access: 28500 * factor, unmap: 25000 * factor, event: 300 * factor,
 	}
 }
 
@@ -49,19 +52,29 @@ func (l *lap) time(price time.Duration, f func() error) error {
 }
 
 // alone is time for a call that keeps the others of its kind out, as the driver's calls for mapping do.
-func (l *lap) alone(mapping *sync.Mutex, price time.Duration, f func() error) error {
-	mapping.Lock()
-	defer mapping.Unlock()
-	return l.time(price, f)
+// It takes the price for each of some handles.
+func (d *lapped) alone(l *lap, price time.Duration, handles func() int, f func() error) error {
+	d.mapping.Lock()
+	defer d.mapping.Unlock()
+	return l.time(price*time.Duration(handles()), f)
 }
 
-// forPages is the price of so many bytes of pages.
-func (d *lapped) forPages(bytes uint64, price time.Duration) time.Duration {
-	return time.Duration(bytes / d.page * uint64(price.Nanoseconds()))
+func oneHandle() int { return 1 }
+
+// handles are those mapped in a range; mapping is held.
+func (d *lapped) handles(ptr, bytes uint64) func() int {
+	return func() (n int) {
+		for at := range d.starts {
+			if ptr <= at && at < ptr+bytes {
+				n++
+			}
+		}
+		return n
+	}
 }
 
 func (d *lapped) MemCreate(bytes uint64) (h driver.MemHandle, err error) {
-	err = d.create.alone(&d.mapping, d.forPages(bytes, d.price.create), func() error {
+	err = d.alone(&d.create, d.price.create, oneHandle, func() error {
 		h, err = d.Driver.MemCreate(bytes)
 		return err
 	})
@@ -69,15 +82,27 @@ func (d *lapped) MemCreate(bytes uint64) (h driver.MemHandle, err error) {
 }
 
 func (d *lapped) MemMap(ptr, bytes uint64, h driver.MemHandle) error {
-	return d.mapped.alone(&d.mapping, d.forPages(bytes, d.price.mapped), func() error { return d.Driver.MemMap(ptr, bytes, h) })
+	return d.alone(&d.mapped, d.price.mapped, oneHandle, func() error {
+		err := d.Driver.MemMap(ptr, bytes, h)
+		if err == nil {
+			d.starts[ptr] = struct{}{}
+		}
+		return err
+	})
 }
 
 func (d *lapped) MemAccess(ptr, bytes uint64) error {
-	return d.access.alone(&d.mapping, d.forPages(bytes, d.price.access), func() error { return d.Driver.MemAccess(ptr, bytes) })
+	return d.alone(&d.access, d.price.access, d.handles(ptr, bytes), func() error { return d.Driver.MemAccess(ptr, bytes) })
 }
 
 func (d *lapped) MemUnmap(ptr, bytes uint64) error {
-	return d.unmap.alone(&d.mapping, d.forPages(bytes, d.price.unmap), func() error { return d.Driver.MemUnmap(ptr, bytes) })
+	return d.alone(&d.unmap, d.price.unmap, d.handles(ptr, bytes), func() error {
+		err := d.Driver.MemUnmap(ptr, bytes)
+		if err == nil {
+			maps.DeleteFunc(d.starts, func(at uint64, _ struct{}) bool { return ptr <= at && at < ptr+bytes })
+		}
+		return err
+	})
 }
 
 func (d *lapped) EventRecord(e driver.Event, s driver.Stream) error {
@@ -96,14 +121,17 @@ func (d *lapped) EventQuery(e driver.Event) (done bool, err error) {
 	return done, err
 }
 
+// reapInterval is the default of the pool.
+const reapInterval = 10 * time.Millisecond
+
 // allocationLaps is the loop of the quantiles, once, and what its slowest allocations were made of: how often
 // pages moved and how long that took, the driver's calls for it, and what the slow ones took in
 // all. What that is more than the moves is waiting for others.
 func allocationLaps(b *testing.B, drv driver.Driver, price prices, scale int64, each int) {
-	d := &lapped{Driver: drv, price: price, page: made(b, drv.Properties).MapGranularity}
+	d := &lapped{Driver: drv, price: price, starts: map[uint64]struct{}{}}
 	var p *cuda.PoolResource
 	s := openOn(b, d, func(drv driver.Driver, streams *cuda.StreamPool) (_ backend, err error) {
-		p, err = cuda.NewPoolResource(drv, streams, cuda.PoolConfig{})
+		p, err = cuda.NewPoolResource(drv, streams, cuda.PoolConfig{ReapInterval: time.Duration(scale) * reapInterval})
 		return p, err
 	})
 	times := allocationTimes(b, s, 16, each, time.Duration(scale-1)*time.Microsecond)
@@ -135,9 +163,14 @@ func allocationLaps(b *testing.B, drv driver.Driver, price prices, scale int64, 
 }
 
 // BenchmarkAllocationLaps is BenchmarkGPUAllocationLaps where all takes a thousand times as long: calls of the
-// driver, which take what they take on an H200, and the time between two allocations of a thread. Times
-// are divided by that again. So few processors, even busy ones, do for sixteen threads.
+// driver, which take what they take on an H200, the time between two allocations of a thread, and the reaper's
+// ticks. Times are divided by that again. So few processors, even busy ones, do for sixteen threads. The pool
+// comes to its size within the first hundred allocations of each thread, so 2000 of each show what that takes.
 func BenchmarkAllocationLaps(b *testing.B) {
 	const factor = 1000
-	allocationLaps(b, nothing(), onH200(factor), factor, 20000)
+	for round := range 5 {
+		b.Run(fmt.Sprintf("round=%d", round), func(b *testing.B) {
+			allocationLaps(b, nothing(), onH200(factor), factor, 2000)
+		})
+	}
 }
