@@ -108,7 +108,8 @@ func (l *arena) giveLocked(s *stream, ptr, bytes uint64) bool {
 	return ok
 }
 
-// giveKept makes a block free that its stream freed at a mark and has kept since. The arena is locked.
+// giveKept makes a block free that its stream freed at a mark and has kept since. The arena is
+// locked.
 func (l *arena) giveKept(ptr, bytes, mark uint64) {
 	l.newest = max(l.newest, mark)
 	if _, ok := l.fit.Give(ptr, mark); ok {

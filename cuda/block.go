@@ -40,8 +40,8 @@ type block struct {
 	// behind is what the free of a retired block waits for, whose it is that tries again to queue
 	// it: waitsForUses.
 	behind *fence.Frontier
-	// nextKept is the next block in the chain of a stream that keeps both, keptBehind the place behind which the block
-	// is free. The lane's lock guards them.
+	// nextKept is the next block in the chain of a stream that keeps both, keptBehind the place
+	// behind which the block is free. The lane's lock guards them.
 	nextKept   *block
 	keptBehind uint64
 }

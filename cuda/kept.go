@@ -7,9 +7,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
-// keptBlocks are the blocks that a stream keeps for its next allocations of the same size and tag. They are freed: the
-// books have them no more. The arena has them as if they were live, until the lane is settled. The lane's lock guards
-// them. See package path.
+// keptBlocks are the blocks that a stream keeps for its next allocations of the same size and tag.
+// They are freed: the books have them no more. The arena has them as if they were live, until the
+// lane is settled. The lane's lock guards them. See package path.
 type keptBlocks struct {
 	chains [keptChains]*block // by size, the newest first
 	n      int
@@ -18,15 +18,16 @@ type keptBlocks struct {
 
 const (
 	keptChains = 16
-	// mostKept is how many blocks a stream keeps, and mostKeptBytes of how many bytes in all. A quarter of those is
-	// the largest block that is kept.
+	// mostKept is how many blocks a stream keeps, and mostKeptBytes of how many bytes in all. A
+	// quarter of those is the largest block that is kept.
 	mostKept      = 32
 	mostKeptBytes = 4 << 20
 )
 
 func keptChain(bytes uint64) uint64 { return bytes / core.DefaultAlign * 0x9e3779b97f4a7c15 >> 60 }
 
-// find is the newest kept block of that size and tag, and what leads to it in its chain; nil if there is none.
+// find is the newest kept block of that size and tag, and what leads to it in its chain; nil if
+// there is none.
 func (k *keptBlocks) find(req *core.Request) (b *block, from **block) {
 	from = &k.chains[keptChain(req.Bytes)]
 	for b = *from; b != nil; b = *from {
@@ -51,7 +52,8 @@ func (r keeping) Expects(l *path.Lane) int64 {
 	return math.MaxInt64
 }
 
-// free is the lane's stream, locked, if it is not busy, neither captures nor was given up, and no free waits with it.
+// free is the lane's stream, locked, if it is not busy, neither captures nor was given up, and no
+// free waits with it.
 func (r keeping) free(l *path.Lane) *stream {
 	s, _ := l.Part(path.BackendPart).(*stream)
 	if s == nil || !s.TryLock() {
@@ -114,7 +116,8 @@ func (r keeping) revive(s *stream, step *path.Step) bool {
 	return true
 }
 
-// MayKeep reports whether only the stream has used the block, and has room for it. Then both are locked.
+// MayKeep reports whether only the stream has used the block, and has room for it. Then both are
+// locked.
 func (r keeping) MayKeep(step *path.Step) bool {
 	b, _ := step.Engine.(*block)
 	if b == nil || step.ID.Ordinal != r.streams.table.ordinal || b.core.Bytes > mostKeptBytes/4 {
@@ -189,8 +192,9 @@ func (r keeping) keep(s *stream, b *block) {
 	s.host.Owe()
 }
 
-// keepTold tells the oracle of a free before the stream keeps the block: another goroutine may be given it next. The
-// stream may have been given up since, and with it the arena: then the block is no more the stream's to keep.
+// keepTold tells the oracle of a free before the stream keeps the block: another goroutine may be
+// given it next. The stream may have been given up since, and with it the arena: then the block is
+// no more the stream's to keep.
 func (r keeping) keepTold(s *stream, from *arena, b *block) {
 	r.own.oracle.BlockEnds(b.core.ID.Ptr, s.Handle())
 	s.Lock()

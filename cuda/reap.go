@@ -370,7 +370,8 @@ func (r *tracker) startReaper(interval time.Duration) {
 	})
 }
 
-// forgetContexts has each stream give up the context of its newest operation; more says that the reaper comes again.
+// forgetContexts has each stream give up the context of its newest operation; more says that the
+// reaper comes again.
 func (r *tracker) forgetContexts(more bool) {
 	for _, s := range r.streams.table.streams() {
 		s.host.Forget(more)

@@ -229,7 +229,8 @@ func (r *tracker) giveAtHand(s *stream, b *block, o *path.Op) bool {
 	return true
 }
 
-// keepRecord keeps the record of a block that is gone for the stream's next allocations. The lane is locked.
+// keepRecord keeps the record of a block that is gone for the stream's next allocations. The lane
+// is locked.
 func (s *stream) keepRecord(records *blockRecords, b *block) {
 	if last := len(s.spare) - 1; last+1 < spareBlocks {
 		s.spare = append(s.spare, b)

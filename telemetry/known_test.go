@@ -99,7 +99,8 @@ func TestTheSameUnsampledContextIsLookedAtOnce(t *testing.T) {
 	}
 }
 
-// A stream that is used no more keeps nothing that a request has hung on its context, and a closed pool's neither.
+// A stream that is used no more keeps nothing that a request has hung on its context, and a closed
+// pool's neither.
 func TestAStreamKeepsNoContextAlive(t *testing.T) {
 	for name, end := range map[string]func(*testing.T, *overPool){
 		"the reaper comes": func(*testing.T, *overPool) {},
@@ -131,7 +132,8 @@ func TestAStreamKeepsNoContextAlive(t *testing.T) {
 	}
 }
 
-// changing is a context that serves one request after the other, as those of some web frameworks do.
+// changing is a context that serves one request after the other, as those of some web frameworks
+// do.
 type changing struct{ context.Context }
 
 // sliced is a context that must not be compared.
@@ -191,7 +193,8 @@ func TestAContextIsBelievedOnlyAsLongAsItIsTrue(t *testing.T) {
 	}
 }
 
-// Two layers over one pool look at contexts differently: what one has found says nothing to the other.
+// Two layers over one pool look at contexts differently: what one has found says nothing to the
+// other.
 func TestEachLayerLooksAtContextsItself(t *testing.T) {
 	o := newOverPool(t, telemetry.Config{}, 0)
 	silent := must.Get(telemetry.NewResource(o.pool,

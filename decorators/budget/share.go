@@ -102,8 +102,9 @@ func (s share) charge(o *path.Op, k *keep, g *grant) bool {
 	return true
 }
 
-// ordinary is the budget's share of ordinary operations. A kept block is charged still, like credit: it is kept while
-// the stream ledger might have as much credit more, and a recall takes it ([path.Lane.Lock]).
+// ordinary is the budget's share of ordinary operations. A kept block is charged still, like
+// credit: it is kept while the stream ledger might have as much credit more, and a recall takes it
+// ([path.Lane.Lock]).
 func (s share) ordinary() *path.Ordinary {
 	part := &s.r.part
 	return &path.Ordinary{

@@ -49,8 +49,8 @@ type streamLedger struct {
 	// notice came before Deallocate returned.
 	freed  uint64
 	credit credit
-	// kept is the bytes of the blocks that the backend keeps for the stream's next allocations (package path). They
-	// are charged as if they were live.
+	// kept is the bytes of the blocks that the backend keeps for the stream's next allocations
+	// (package path). They are charged as if they were live.
 	kept    uint64
 	general streamAccount
 	last    *tally

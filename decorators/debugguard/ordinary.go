@@ -9,7 +9,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
-// ordinary is the guard's share of ordinary operations: on blocks that it leaves alone. The ledger has them.
+// ordinary is the guard's share of ordinary operations: on blocks that it leaves alone. The ledger
+// has them.
 func (s share) ordinary() *path.Ordinary {
 	r := s.r
 	of := func(o *path.Step) *countdowns { return o.Lane.Part(r.path.Number()).(*countdowns) }
@@ -54,8 +55,8 @@ func (s share) ordinary() *path.Ordinary {
 // ledgerLetGo is the ledger's LetGo. The path has it before there is a ledger.
 func (r *Resource) ledgerLetGo(of *path.Record) { r.ledger.LetGo(of) }
 
-// expects is how many bytes go by before the next block that is sampled. It is 0 while the guard may choose blocks for
-// something else than their bytes.
+// expects is how many bytes go by before the next block that is sampled. It is 0 while the guard
+// may choose blocks for something else than their bytes.
 func (s share) expects(l *path.Lane) int64 {
 	r, u := s.r, s.r.rules.Load()
 	c := r.countdownsOf(l, u)

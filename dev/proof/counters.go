@@ -32,7 +32,8 @@ type Moves struct {
 	// QuickAllocations and QuickFrees are the operations that were served at once, SlowAllocations
 	// and SlowFrees the tries that were declined, which were prepared.
 	QuickAllocations, QuickFrees, SlowAllocations, SlowFrees uint64
-	// Again are those of QuickAllocations that were ordinary: they got a block that the stream had kept.
+	// Again are those of QuickAllocations that were ordinary: they got a block that the stream had
+	// kept.
 	Again uint64
 }
 

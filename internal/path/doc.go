@@ -61,15 +61,17 @@
 //
 // # Ordinary operations
 //
-// In an ordinary operation no layer has anything to decide. A stream keeps the blocks that are freed on it
-// ([Keeping]). Its next allocation of the same size and tag gets such a block, with a new generation. The layers only
-// write down what happened ([Ordinary]). No layer calls the next one.
+// In an ordinary operation no layer has anything to decide. A stream keeps the blocks that are
+// freed on it ([Keeping]). Its next allocation of the same size and tag gets such a block, with a
+// new generation. The layers only write down what happened ([Ordinary]). No layer calls the next
+// one.
 //
-// The books of live blocks are exact at each step. But a kept block has its memory, and its charge stands, as if it
-// were live. [Lane.Lock] undoes that first: it settles the lane. Each kept block is let go, and its bytes are free
-// everywhere. Only an operation locks a lane without that. So a reader, a recall of credit, a takeover of pages and a
-// search for memory find what they would find if no block were kept. An operation that lacks bytes settles its own
-// lane and tries again ([Lane.SettleNow]).
+// The books of live blocks are exact at each step. But a kept block has its memory, and its charge
+// stands, as if it were live. [Lane.Lock] undoes that first: it settles the lane. Each kept block
+// is let go, and its bytes are free everywhere. Only an operation locks a lane without that. So a
+// reader, a recall of credit, a takeover of pages and a search for memory find what they would find
+// if no block were kept. An operation that lacks bytes settles its own lane and tries again
+// ([Lane.SettleNow]).
 //
 // An operation is ordinary if all of this holds:
 //   - Its path is the topmost one over the backend, and all layers have a share.

@@ -11,11 +11,11 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
-// known is the newest context of a lane's operations that names no sampled span. A layer looks that up
-// once, and the next operation with the same context finds it here.
+// known is the newest context of a lane's operations that names no sampled span. A layer looks that
+// up once, and the next operation with the same context finds it here.
 //
-// A lane that keeps a context keeps all that a request has hung on it. So the lane keeps it only while a
-// reaper comes round, which calls [Lane.Forget] at each tick.
+// A lane that keeps a context keeps all that a request has hung on it. So the lane keeps it only
+// while a reaper comes round, which calls [Lane.Forget] at each tick.
 type known struct {
 	// ctx and by are guarded by the lane's lock, and misses too. by is the layer that has looked.
 	ctx context.Context
@@ -32,7 +32,8 @@ const (
 	full          // it keeps one
 )
 
-// mostMisses is after how many a lane keeps no context until the next tick: to ask takes the lane's lock.
+// mostMisses is after how many a lane keeps no context until the next tick: to ask takes the lane's
+// lock.
 const mostMisses = 8
 
 // lasting are the types of contexts that a lane keeps. They have three properties:
@@ -88,9 +89,9 @@ func (k *known) forget(next uint32) {
 	k.keeps.Store(next)
 }
 
-// Forget has the lane give up the context that it keeps, so that a request's objects do not outlive it. more says that
-// Forget will be called again soon: until then the lane may keep another context. It waits for the lane's lock if
-// there is something to do.
+// Forget has the lane give up the context that it keeps, so that a request's objects do not outlive
+// it. more says that Forget will be called again soon: until then the lane may keep another
+// context. It waits for the lane's lock if there is something to do.
 func (l *Lane) Forget(more bool) {
 	next := uint32(closed)
 	if more {
@@ -104,8 +105,8 @@ func (l *Lane) Forget(more bool) {
 	l.Unlock()
 }
 
-// AllocateKnown is [Path.Allocate] if the lane knows from this layer that ctx names no sampled span. It reports
-// whether that was so, and otherwise does nothing.
+// AllocateKnown is [Path.Allocate] if the lane knows from this layer that ctx names no sampled
+// span. It reports whether that was so, and otherwise does nothing.
 func (p *Path) AllocateKnown(ctx context.Context, req *core.Request, b *core.Block) (known bool, err error) {
 	l, began := p.lanes.of(req.Stream), monotime.Now()
 	if known = l.lockIfKnown(ctx, p); known {
@@ -114,8 +115,8 @@ func (p *Path) AllocateKnown(ctx context.Context, req *core.Request, b *core.Blo
 	return known, err
 }
 
-// AllocateUnsampled is [Path.Allocate] with a context that names no sampled span, as the layer has found. The
-// lane may keep it for [Path.AllocateKnown] and [Path.DeallocateKnown].
+// AllocateUnsampled is [Path.Allocate] with a context that names no sampled span, as the layer has
+// found. The lane may keep it for [Path.AllocateKnown] and [Path.DeallocateKnown].
 func (p *Path) AllocateUnsampled(ctx context.Context, req *core.Request, b *core.Block) error {
 	l, began := p.lanes.of(req.Stream), monotime.Now()
 	l.mu.Lock()

@@ -71,7 +71,8 @@ func TestALaneKnowsAContextOnlyWhileItMay(t *testing.T) {
 	want("a context with a span", knows(one, t, b.path, lease), false)
 }
 
-// To ask a lane takes its lock: where each operation comes with another context that is not worth it.
+// To ask a lane takes its lock: where each operation comes with another context that is not worth
+// it.
 func TestALaneThatMissesOftenIsAskedNoMoreUntilTheReaperComes(t *testing.T) {
 	b := newBackend()
 	b.lane.Forget(true)

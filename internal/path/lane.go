@@ -25,7 +25,8 @@ const maxLayers = 8
 // BackendPart is the number of the backend.
 const BackendPart = 0
 
-// Lock takes the lane's lock, which is that of its stream, and settles the lane: no block is kept then.
+// Lock takes the lane's lock, which is that of its stream, and settles the lane: no block is kept
+// then.
 func (l *Lane) Lock() {
 	l.mu.Lock()
 	l.SettleNow()

@@ -13,7 +13,8 @@ import (
 type Step struct {
 	Lane   *Lane
 	Record *Record
-	// Request is what is asked of an allocation: only its sizes, its tag, its stream and its span can be set.
+	// Request is what is asked of an allocation: only its sizes, its tag, its stream and its span
+	// can be set.
 	Request core.Request
 	// ID is the block to be freed.
 	ID core.BlockID
@@ -29,8 +30,8 @@ type Step struct {
 	then func(core.Block)
 }
 
-// Then has a function called with the block when the lane is not locked any more, before the caller gets it and after
-// those that were given earlier.
+// Then has a function called with the block when the lane is not locked any more, before the caller
+// gets it and after those that were given earlier.
 func (s *Step) Then(f func(core.Block)) {
 	if first := s.then; first != nil {
 		s.then = func(b core.Block) {
@@ -47,32 +48,35 @@ type Keeping interface {
 	Lanes
 	// Expects is that of [Ordinary].
 	Expects(*Lane) int64
-	// Revive makes a kept block the one of a request: s.Block and s.Record. It reports false if it keeps none.
+	// Revive makes a kept block the one of a request: s.Block and s.Record. It reports false if it
+	// keeps none.
 	Revive(*Step) bool
-	// MayKeep reports whether the block to be freed can be kept. If so it is locked until Keep or Leave.
+	// MayKeep reports whether the block to be freed can be kept. If so it is locked until Keep or
+	// Leave.
 	MayKeep(*Step) bool
 	// Keep frees the block, and has the lane owe that ([Lane.Owe]). Leave leaves it as it was.
 	Keep(*Step)
 	Leave(*Step)
-	// Settle lets go of all kept blocks of the lane: it calls [Path.LetGo] for each.
+	// Settle lets go of all kept blocks of the lane: it calls [Lane.LetGo] for each.
 	Settle(*Lane)
 }
 
-// Ordinary is a layer's share of ordinary operations. Each function may be nil. All are called with the lane locked.
-// They decide nothing, take no lock that another goroutine may wait for the lane with, and call no user code.
+// Ordinary is a layer's share of ordinary operations. Each function may be nil. All are called with
+// the lane locked. They decide nothing, take no lock that another goroutine may wait for the lane
+// with, and call no user code.
 type Ordinary struct {
-	// Expects returns how many bytes may be allocated in the lane before the layer has to see an allocation. 0 says
-	// that it has to see each operation.
+	// Expects returns how many bytes may be allocated in the lane before the layer has to see an
+	// allocation. 0 says that it has to see each operation.
 	Expects func(*Lane) int64
 	// Passed tells how many bytes were allocated without the layer's look.
 	Passed func(*Lane, int64)
-	// LeavesAlone reports whether the layer has nothing to do with a block of that size. So many bytes were allocated
-	// since Passed.
+	// LeavesAlone reports whether the layer has nothing to do with a block of that size. So many
+	// bytes were allocated since Passed.
 	LeavesAlone func(l *Lane, bytes, since int64, now monotime.Instant) bool
 	// MayKeep reports whether the books of the layer allow that the block is kept.
 	MayKeep func(*Step) bool
-	// Retire marks the block as freed, so that no other free of it succeeds. It reports false if that is done
-	// already, or is not its affair alone. One layer of a stack may have it.
+	// Retire marks the block as freed, so that no other free of it succeeds. It reports false if
+	// that is done already, or is not its affair alone. One layer of a stack may have it.
 	Retire func(*Step) bool
 	// Allocated and Freed write down what happened.
 	Allocated, Freed func(*Step)
@@ -80,7 +84,8 @@ type Ordinary struct {
 	LetGo func(*Record)
 }
 
-// ordinaries are the shares of all layers over a backend, by what they are asked. They are replaced and never changed.
+// ordinaries are the shares of all layers over a backend, by what they are asked. They are replaced
+// and never changed.
 type ordinaries struct {
 	top         *Path
 	expects     []func(*Lane) int64
@@ -96,13 +101,14 @@ type ordinaries struct {
 // ordinary is what a lane knows of its ordinary operations. The lane's lock guards it.
 type ordinary struct {
 	step Step
-	// owes is set from when the backend keeps the first block until the lane is settled. It has the shares of the
-	// layers that kept it.
+	// owes is set from when the backend keeps the first block until the lane is settled. It has the
+	// shares of the layers that kept it.
 	owes *ordinaries
 	// by are those for which the rest is true.
 	by    *ordinaries
 	epoch uint32
-	// until is how many bytes more may be allocated before a layer looks, passed how many were since the last look.
+	// until is how many bytes more may be allocated before a layer looks, passed how many were
+	// since the last look.
 	until, passed int64
 	// changed: an operation that was not ordinary has changed what the layers expect.
 	changed bool
@@ -147,15 +153,16 @@ func (o *ordinaries) with(top *Path, share *Ordinary) *ordinaries {
 	return &next
 }
 
-// Altered tells that the layer may expect something else from now on. A layer calls it when its rules have changed.
-// An operation that begins later goes by the new ones. It does not block.
+// Altered tells that the layer may expect something else from now on. A layer calls it when its
+// rules have changed. An operation that begins later goes by the new ones. It does not block.
 func (p *Path) Altered() { p.lanes.shares.epoch.Add(1) }
 
-// LockToKeep is Lock for a backend that keeps a block later than [Keeping].Keep: it settles nothing.
+// LockToKeep is Lock for a backend that keeps a block later than [Keeping].Keep: it settles
+// nothing.
 func (l *Lane) LockToKeep() { l.mu.Lock() }
 
-// SettleNow settles the lane for an operation that holds its lock and lacks what kept blocks have. It reports whether
-// there was anything to settle.
+// SettleNow settles the lane for an operation that holds its lock and lacks what kept blocks have.
+// It reports whether there was anything to settle.
 func (l *Lane) SettleNow() bool {
 	if l.ordinary.owes == nil {
 		return false
@@ -164,7 +171,8 @@ func (l *Lane) SettleNow() bool {
 	return true
 }
 
-// Owe has the lane, which is locked and in which the backend keeps a block, settled by the next Lock.
+// Owe has the lane, which is locked and in which the backend keeps a block, settled by the next
+// Lock.
 func (l *Lane) Owe() { l.ordinary.owes = l.ordinary.by }
 
 // LetGo tells the layers that a block is kept no more and is free. Its lane is locked.
@@ -203,7 +211,8 @@ func (l *Lane) notOrdinary(bytes uint64) {
 	o.until = max(0, o.until-int64(min(bytes, math.MaxInt64)))
 }
 
-// expects reports whether all layers expect an ordinary operation that allocates so many bytes. The lane is locked.
+// expects reports whether all layers expect an ordinary operation that allocates so many bytes. The
+// lane is locked.
 func (p *Path) expects(l *Lane, bytes int64) *ordinaries {
 	all, o := p.lanes.shares.all.Load(), &l.ordinary
 	if all == nil || all.top != p {
@@ -242,7 +251,8 @@ func (p *Path) expects(l *Lane, bytes int64) *ordinaries {
 	return all
 }
 
-// allocateOrdinary serves an allocation in a lane, which is locked, if it is ordinary. It unlocks the lane if so.
+// allocateOrdinary serves an allocation in a lane, which is locked, if it is ordinary. It unlocks
+// the lane if so.
 func (p *Path) allocateOrdinary(l *Lane, began monotime.Instant, req *core.Request, b *core.Block) bool {
 	o := &l.ordinary
 	if o.owes == nil || !o.step.asks(req) {
@@ -289,7 +299,8 @@ func (s *Step) asks(req *core.Request) bool {
 	return r.Bytes > 0 && r.Requested <= r.Bytes && r.Align&(r.Align-1) == 0 && r.Align <= core.DefaultAlign
 }
 
-// freeOrdinary frees a block of a lane, which is locked, if that is ordinary. It unlocks the lane if so.
+// freeOrdinary frees a block of a lane, which is locked, if that is ordinary. It unlocks the lane
+// if so.
 func (p *Path) freeOrdinary(l *Lane, began monotime.Instant, id *core.BlockID, b *core.Block) bool {
 	if l.parts[BackendPart] == nil {
 		return false

@@ -204,8 +204,8 @@ func Over(upstream core.Resource, needsRecord bool) *Path {
 	return p
 }
 
-// Extend is the path of a layer above p, with its share of ordinary operations; nil if it has none. It is for
-// construction.
+// Extend is the path of a layer above p, with its share of ordinary operations; nil if it has none.
+// It is for construction.
 func (p *Path) Extend(resource core.Resource, layer Layer, share *Ordinary) *Path {
 	above := &Path{Below: p, Layer: layer, resource: resource, lanes: p.lanes, layers: p.layers,
 		room: p.room, segment: p.segment, number: int(p.layers.Add(1)) - 1}

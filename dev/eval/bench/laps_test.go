@@ -29,9 +29,9 @@ type lapped struct {
 // prices are what calls of the driver take.
 type prices struct{ create, mapped, access, unmap, event time.Duration }
 
-// onH200 is what they take there, made longer by a factor: so that a machine with few processors sleeps
-// where sixteen threads wait for each other. A handle takes 40 µs to grow by, 54 µs to move and 25 µs to
-// take down, whatever its size (BenchmarkGPUPages, BenchmarkGPUTrim).
+// onH200 is what they take there, made longer by a factor: so that a machine with few processors
+// sleeps where sixteen threads wait for each other. A handle takes 40 µs to grow by, 54 µs to move
+// and 25 µs to take down, whatever its size (BenchmarkGPUPages, BenchmarkGPUTrim).
 func onH200(factor time.Duration) prices {
 	return prices{
 		create: 11000 * factor, mapped: 500 * factor, access: 28500 * factor, unmap: 25000 * factor, event: 300 * factor,
@@ -162,10 +162,11 @@ func allocationLaps(b *testing.B, drv driver.Driver, price prices, scale int64, 
 	}
 }
 
-// BenchmarkAllocationLaps is BenchmarkGPUAllocationLaps where all takes a thousand times as long: calls of the
-// driver, which take what they take on an H200, the time between two allocations of a thread, and the reaper's
-// ticks. Times are divided by that again. So few processors, even busy ones, do for sixteen threads. The pool
-// comes to its size within the first hundred allocations of each thread, so 2000 of each show what that takes.
+// BenchmarkAllocationLaps is BenchmarkGPUAllocationLaps where all takes a thousand times as long:
+// calls of the driver, which take what they take on an H200, the time between two allocations of a
+// thread, and the reaper's ticks. Times are divided by that again. So few processors, even busy
+// ones, do for sixteen threads. The pool comes to its size within the first hundred allocations of
+// each thread, so 2000 of each show what that takes.
 func BenchmarkAllocationLaps(b *testing.B) {
 	const factor = 1000
 	for round := range 5 {

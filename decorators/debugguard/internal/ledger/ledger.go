@@ -135,9 +135,9 @@ func (s *Shard) Has(rec *Record) bool { return s != nil && rec.shard == s.number
 // CloseIn is Close in the shard that has the record, whose lane is locked.
 func (l *Ledger) CloseIn(s *Shard, rec *Record, id core.BlockID) { l.closeLocked(s, rec, id) }
 
-// Keep closes a block in the shard of a lane, which is locked, and leaves its record in the books for the next block
-// there. It reports false, and does nothing, if the block is guarded, has stacks, was retired, or is locked, or if the
-// address does not lie in it.
+// Keep closes a block in the shard of a lane, which is locked, and leaves its record in the books
+// for the next block there. It reports false, and does nothing, if the block is guarded, has
+// stacks, was retired, or is locked, or if the address does not lie in it.
 func (l *Ledger) Keep(s *Shard, of *path.Record, id core.BlockID) bool {
 	p := l.part.Of(of)
 	if p == nil || p.guarded.Load() != nil {
@@ -160,7 +160,8 @@ func (l *Ledger) Remember(s *Shard, of *path.Record, g core.Generation) {
 	rec.extra, rec.writer, rec.used, rec.readUnwritten = nil, 0, 0, false
 }
 
-// Again puts a block into the books at the place of one that Keep has closed, or as Enter does. The lane is locked.
+// Again puts a block into the books at the place of one that Keep has closed, or as Enter does. The
+// lane is locked.
 func (l *Ledger) Again(s *Shard, of *path.Record, b *core.Block, born monotime.Instant) {
 	rec := &l.part.Of(of).own
 	if !rec.kept {

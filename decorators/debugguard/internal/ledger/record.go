@@ -61,7 +61,8 @@ type Record struct {
 	shard uint16
 	// indexed: the record is in the shard's index of addresses, whose lock guards it.
 	indexed bool
-	// kept: the record is of no block, and stays in the books for the next block there (package path).
+	// kept: the record is of no block, and stays in the books for the next block there (package
+	// path).
 	kept bool
 	uses [usesKept]Use
 }
