@@ -199,6 +199,7 @@ func (r keeping) keepTold(s *stream, from *arena, b *block) {
 	r.own.oracle.BlockEnds(b.core.ID.Ptr, s.Handle())
 	s.Lock()
 	s.host.LockToKeep()
+	b.keptBehind = s.Behind() // a point that was recorded since the free does not cover what the oracle was told
 	if from.stream == s {
 		r.keep(s, b)
 		s.host.Unlock()
