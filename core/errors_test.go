@@ -90,8 +90,9 @@ func TestErrorTexts(t *testing.T) {
 				`largest holders: join claimed 6.0 MiB in 1 reservation, and 2 more hold 1.0 MiB: context deadline exceeded`},
 		{&core.WaitError{Requested: 5 << 20, Tag: "sort", Limit: 8 << 20, Remaining: 7 << 20, Kept: 2 << 20,
 			Wait: core.Wait{For: 51 * time.Millisecond}, Err: context.DeadlineExceeded},
-			`a request of 5.0 MiB for "sort": waited 51ms; remaining 7.0 MiB of 8.0 MiB, 2.0 MiB of that kept for jobs inside, ` +
-				`which may need more than they reserved; the room came only as the wait ended: context deadline exceeded`},
+			`a request of 5.0 MiB for "sort": waited 51ms; remaining 7.0 MiB of 8.0 MiB, 2.0 MiB of that kept ` +
+				`for jobs inside, which may need more than they reserved; ` +
+				`the room came only as the wait ended: context deadline exceeded`},
 		{&core.WaitError{Requested: 5, Err: context.Canceled},
 			`a request of 5 B for "untagged": did not wait: context canceled`},
 		{&core.DriverError{Op: "cuMemAllocAsync", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"},

@@ -56,10 +56,8 @@ func (r *Runtime) String() string { return r.resource.String() }
 
 // Allocate returns a live block; see [Resource.Allocate].
 func (r *Runtime) Allocate(ctx context.Context, req Request) (b Block, err error) {
-	if r == nil || r.refuses.Load() {
-		if err := r.admit("Allocate"); err != nil {
-			return b, err
-		}
+	if err := r.admit("Allocate"); err != nil {
+		return b, err
 	}
 	b, err = r.resource.Allocate(ctx, req)
 	if err == nil && !r.refuses.Load() {
@@ -76,10 +74,8 @@ func (r *Runtime) Allocate(ctx context.Context, req Request) (b Block, err error
 
 // Deallocate gives a block back; see [Resource.Deallocate].
 func (r *Runtime) Deallocate(ctx context.Context, id BlockID) (b Block, err error) {
-	if r == nil || r.refuses.Load() {
-		if err := r.admitReturn("Deallocate"); err != nil {
-			return b, err
-		}
+	if err := r.admitReturn("Deallocate"); err != nil {
+		return b, err
 	}
 	if b, err = r.resource.Deallocate(ctx, id); err != nil {
 		err = r.observe("Deallocate", err)
@@ -177,7 +173,12 @@ func (r *Runtime) admit(op string) error {
 	if r != nil && !r.refuses.Load() {
 		return nil
 	}
-	if err := r.admitReturn(op); err != nil {
+	return r.refusal(op)
+}
+
+// refusal is why new work is refused, nil if it is not.
+func (r *Runtime) refusal(op string) error {
+	if err := r.refusalOfReturn(op); err != nil {
 		return err
 	}
 	if r.closing.Load() {
@@ -189,6 +190,14 @@ func (r *Runtime) admit(op string) error {
 // admitReturn refuses to take something back on a runtime that is closed or whose device
 // is lost.
 func (r *Runtime) admitReturn(op string) error {
+	if r != nil && !r.refuses.Load() {
+		return nil
+	}
+	return r.refusalOfReturn(op)
+}
+
+// refusalOfReturn is why what is given back is refused, nil if it is not.
+func (r *Runtime) refusalOfReturn(op string) error {
 	if r == nil {
 		return missingRuntime(op)
 	}

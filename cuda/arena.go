@@ -97,24 +97,20 @@ func (l *arena) give(s *stream, ptr, bytes uint64, behind *fence.Frontier) bool 
 
 func (l *arena) giveLocked(s *stream, ptr, bytes uint64) bool {
 	if l.stream != s {
-		l.stream = s
+		l.stream, l.newest = s, 0
 		l.fit.Mark(s.Behind()) // s has waited for the final point, behind every mark
 	}
-	l.newest = s.Behind()
-	_, ok := l.fit.Give(ptr, l.newest)
+	return l.giveBehind(ptr, bytes, s.Behind())
+}
+
+// giveBehind makes a block free behind a mark of the arena's stream. The arena is locked.
+func (l *arena) giveBehind(ptr, bytes, mark uint64) bool {
+	l.newest = max(l.newest, mark)
+	_, ok := l.fit.Give(ptr, mark)
 	if ok {
 		l.used -= bytes
 	}
 	return ok
-}
-
-// giveKept makes a block free that its stream freed at a mark and has kept since. The arena is
-// locked.
-func (l *arena) giveKept(ptr, bytes, mark uint64) {
-	l.newest = max(l.newest, mark)
-	if _, ok := l.fit.Give(ptr, mark); ok {
-		l.used -= bytes
-	}
 }
 
 // covered returns whether what is enqueued on s from now on comes after a mark of the

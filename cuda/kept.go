@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
 
@@ -52,23 +53,18 @@ func (r keeping) Expects(l *path.Lane) int64 {
 	return math.MaxInt64
 }
 
-// free is the lane's stream, locked, if it is not busy, neither captures nor was given up, and no
-// free waits with it.
-func (r keeping) free(l *path.Lane) *stream {
+// lock is the lane's stream, locked, if it is neither busy nor has something to wait for.
+func (keeping) lock(l *path.Lane) *stream {
 	s, _ := l.Part(path.BackendPart).(*stream)
 	if s == nil || !s.TryLock() {
 		return nil
 	}
-	if s.Capturing() || s.IsGivenUp() || s.frees.pendingFrees() > 0 {
-		s.Unlock()
-		return nil
-	}
-	return s
+	return s.ifQuiet()
 }
 
 // Revive makes a kept block the one of an allocation.
 func (r keeping) Revive(step *path.Step) bool {
-	s := r.free(step.Lane)
+	s := r.lock(step.Lane)
 	if s == nil {
 		return false
 	}
@@ -98,21 +94,13 @@ func (r keeping) revive(s *stream, step *path.Step) bool {
 	k.bytes -= b.core.Bytes
 	s.calls.allocated++
 	b.core.ID.Generation, b.core.ID.AllocStream, b.core.State = core.NextGeneration(), step.Request.Stream, core.Live
+	b.entry = books.Entry{Account: step.Request.Account}
 	b.history.Begin(ready, step.Request.Span)
 	step.Block, step.Record = b.core, &b.Record
 	b.mu.Unlock()
 	s.books.file(b)
 	s.books.EnterCovered(&b.core, &b.entry)
-	if r.own.oracle == nil {
-		ready.MayBeRecorded()
-		return true
-	}
-	asked := step.Request
-	step.Then(func(b core.Block) { // the oracle must hear of the block before anything says that it is ready
-		r.own.tellBegin(s, b.ID.Ptr, b.Bytes)
-		tellOwner(r.own.oracle, &asked, b.ID.Ptr)
-		ready.MayBeRecorded()
-	})
+	step.Then(r.begin(s, &step.Request, ready))
 	return true
 }
 
@@ -123,7 +111,7 @@ func (r keeping) MayKeep(step *path.Step) bool {
 	if b == nil || step.ID.Ordinal != r.streams.table.ordinal || b.core.Bytes > mostKeptBytes/4 {
 		return false
 	}
-	s := r.free(step.Lane)
+	s := r.lock(step.Lane)
 	if s == nil {
 		return false
 	}
@@ -131,19 +119,12 @@ func (r keeping) MayKeep(step *path.Step) bool {
 		s.Unlock()
 		return false
 	}
-	if r.isOrdinary(s, b, &step.ID) {
+	if r.isAlone(s, b, &step.ID) {
 		return true
 	}
 	b.mu.Unlock()
 	s.Unlock()
 	return false
-}
-
-// isOrdinary reports whether the block is free as soon as its stream is behind its uses.
-func (r keeping) isOrdinary(s *stream, b *block, id *core.BlockID) bool {
-	return b.stream == s && b.core.ID.AllocStream == id.AllocStream && !b.isIsolated() && !b.entry.Withheld &&
-		!b.history.HasOpen() && b.history.UsedOnlyOn(&s.Stream) && b.isLive(*id) &&
-		r.own.owns(s, b.core.ID.Ptr)
 }
 
 // Leave unlocks what MayKeep has locked.
@@ -157,15 +138,8 @@ func (r keeping) Leave(step *path.Step) {
 func (r keeping) Keep(step *path.Step) {
 	b := step.Engine.(*block)
 	s := b.stream
-	b.core.State = core.Retired
-	step.Block = b.core
-	step.Block.State = core.Freed
-	b.mu.Unlock()
-	b.history.ReleaseOn(&s.Stream)
+	s.retire(b, &step.Block)
 	b.keptBehind = s.Behind()
-	s.freeAttempts++
-	s.freedAtHand += b.core.Bytes
-	s.books.leave(b)
 	if r.own.oracle == nil {
 		r.keep(s, b)
 	} else {
@@ -222,7 +196,7 @@ func (r keeping) Settle(l *path.Lane) {
 		for b := k.chains[i]; b != nil; b = k.chains[i] {
 			k.chains[i], b.nextKept = b.nextKept, nil
 			l.LetGo(&b.Record)
-			s.arena.giveKept(b.core.ID.Ptr, b.core.Bytes, b.keptBehind)
+			s.arena.giveBehind(b.core.ID.Ptr, b.core.Bytes, b.keptBehind)
 			s.keepRecord(&r.streams.table.records, b)
 		}
 	}

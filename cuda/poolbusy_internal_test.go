@@ -41,3 +41,44 @@ func TestABusyStreamIsWaitedFor(t *testing.T) {
 	}
 	must.Get(gate.Deallocate(t.Context(), kept.ID))(t)
 }
+
+// A guard may withhold a block, and its owner frees it. The next block of that size counts as any other.
+func TestABlockThatIsKeptForgetsThatItWasWithheld(t *testing.T) {
+	drv := &drivertest.Null{}
+	streams := must.Get(NewStreamPool(drv, StreamPoolConfig{}))(t)
+	pool := must.Get(NewPoolResource(drv, streams, PoolConfig{ReapInterval: -1}))(t)
+	gate := pathtest.NewGate(pool, 0, 0)
+	req := core.Request{Bytes: 4096, Stream: must.Get(streams.Acquire(t.Context(), "withholds"))(t).ID()}
+	for range 10 {
+		b := must.Get(gate.Allocate(t.Context(), req))(t)
+		pool.Withhold(b.ID, core.Quarantined)
+		must.Get(gate.Deallocate(t.Context(), b.ID))(t)
+	}
+	blocks := [2]core.Block{must.Get(gate.Allocate(t.Context(), req))(t), must.Get(gate.Allocate(t.Context(), req))(t)}
+	if peak := pool.Stats().PeakBytes; peak != 2*req.Bytes || gate.Ordinary.Allocations.Load() == 0 {
+		t.Errorf("the peak is %d, want %d; %d allocations were ordinary", peak, 2*req.Bytes,
+			gate.Ordinary.Allocations.Load())
+	}
+	for _, b := range blocks {
+		must.Get(gate.Deallocate(t.Context(), b.ID))(t)
+	}
+}
+
+// A layer hears of no operation that does not come through it.
+func TestOfTwoStacksOverAPoolEachHearsOfItsOwnOperations(t *testing.T) {
+	drv := &drivertest.Null{}
+	streams := must.Get(NewStreamPool(drv, StreamPoolConfig{}))(t)
+	pool := must.Get(NewPoolResource(drv, streams, PoolConfig{ReapInterval: -1}))(t)
+	gates := [2]*pathtest.Gate{pathtest.NewGate(pool, 0, 0), pathtest.NewGate(pool, 0, 0)}
+	req := core.Request{Bytes: 4096, Stream: must.Get(streams.Acquire(t.Context(), "forked"))(t).ID()}
+	for _, gate := range gates {
+		for range 100 {
+			must.Get(gate.Deallocate(t.Context(), must.Get(gate.Allocate(t.Context(), req))(t).ID))(t)
+		}
+	}
+	for i, gate := range gates {
+		if n := gate.AtOnce.Frees.Load() + gate.Prepared.Frees.Load(); n != 100 {
+			t.Errorf("layer %d heard of %d frees of its 100", i, n)
+		}
+	}
+}

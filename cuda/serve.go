@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/path"
 )
@@ -80,6 +81,12 @@ func (r *tracker) tryLock(o *path.Op) *stream {
 		o.KeepNumber(r.path, max(metBusy, o.Number(r.path)))
 		return nil
 	}
+	return s.ifQuiet()
+}
+
+// ifQuiet is the stream, which is locked, if it neither captures nor was given up, and no free waits
+// with it. Else it unlocks the stream, and is nil.
+func (s *stream) ifQuiet() *stream {
 	if s.Capturing() || s.IsGivenUp() || s.frees.pendingFrees() > 0 {
 		s.Unlock()
 		return nil
@@ -181,16 +188,7 @@ func (r *tracker) takeAtHand(s *stream, o *path.Op) bool {
 		return false
 	}
 	s.calls.allocated++
-	if r.own.oracle == nil {
-		ready.MayBeRecorded()
-	} else { // which must hear of the block before whatever says that it is ready
-		asked := *req
-		o.Then = func(b core.Block) {
-			r.own.tellBegin(s, b.ID.Ptr, b.Bytes)
-			tellOwner(r.own.oracle, &asked, b.ID.Ptr)
-			ready.MayBeRecorded()
-		}
-	}
+	o.Then = r.begin(s, req, ready)
 	record := s.spareBlock(&r.streams.table.records)
 	describe(&o.Block, req, ptr, r.streams.table.ordinal)
 	record.fillLocked(s, &o.Block, req, ready)
@@ -205,8 +203,7 @@ func (r *tracker) giveAtHand(s *stream, b *block, o *path.Op) bool {
 	if !b.mu.TryLock() {
 		return false
 	}
-	if b.stream != s || b.core.ID.AllocStream != o.ID.AllocStream || b.isIsolated() || b.history.HasOpen() || !b.history.UsedOnlyOn(&s.Stream) ||
-		b.check("Deallocate", o.ID, o.ID.AllocStream) != nil || !r.own.owns(s, b.core.ID.Ptr) {
+	if !r.isAlone(s, b, &o.ID) {
 		b.mu.Unlock()
 		return false
 	}
@@ -217,16 +214,44 @@ func (r *tracker) giveAtHand(s *stream, b *block, o *path.Op) bool {
 		own := s.arena
 		o.Then = func(b core.Block) { r.own.tellEnd(own, s, b.ID.Ptr, b.Bytes) }
 	}
+	s.retire(b, &o.Block)
+	s.keepRecord(&r.streams.table.records, b)
+	return true
+}
+
+// begin ends the allocation of a block at hand, which ready is of, or returns what ends it once the
+// lane is unlocked: an oracle must hear of the block before anything says that it is ready.
+func (r *tracker) begin(s *stream, req *core.Request, ready *fence.Point) func(core.Block) {
+	if r.own.oracle == nil {
+		ready.MayBeRecorded()
+		return nil
+	}
+	asked := *req
+	return func(b core.Block) {
+		r.own.tellBegin(s, b.ID.Ptr, b.Bytes)
+		tellOwner(r.own.oracle, &asked, b.ID.Ptr)
+		ready.MayBeRecorded()
+	}
+}
+
+// isAlone reports whether id names a live block that only its own stream has to do with: it is free
+// as soon as that is behind its uses. Stream and block are locked.
+func (r *tracker) isAlone(s *stream, b *block, id *core.BlockID) bool {
+	return b.stream == s && b.core.ID.AllocStream == id.AllocStream && !b.isIsolated() && !b.history.HasOpen() &&
+		b.history.UsedOnlyOn(&s.Stream) && b.isLive(*id) && r.own.owns(s, b.core.ID.Ptr)
+}
+
+// retire takes a block out of the books that is freed at hand, and unlocks it. told is what its owner
+// hears of it. Lane and stream are locked.
+func (s *stream) retire(b *block, told *core.Block) {
 	b.core.State = core.Retired
-	o.Block = b.core
-	o.Block.State = core.Freed
+	*told = b.core
+	told.State = core.Freed
 	b.mu.Unlock()
 	b.history.ReleaseOn(&s.Stream)
 	s.freeAttempts++
 	s.freedAtHand += b.core.Bytes
 	s.books.leave(b)
-	s.keepRecord(&r.streams.table.records, b)
-	return true
 }
 
 // keepRecord keeps the record of a block that is gone for the stream's next allocations. The lane

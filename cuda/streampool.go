@@ -326,7 +326,8 @@ func (p *StreamPool) explain(op string, err error) error {
 	case w == nil:
 		return fmt.Errorf("acquiring a stream: %w", err)
 	case st.Leased < st.Max && w.full:
-		return fmt.Errorf("%w: all %d were leased when the wait of %v began; %s: %w", ErrNoStream, st.Max, w.waited.Round(time.Millisecond), detail, w.cause)
+		return fmt.Errorf("%w: all %d were leased when the wait of %v began; %s: %w", ErrNoStream, st.Max,
+			w.waited.Round(time.Millisecond), detail, w.cause)
 	case st.Leased >= st.Max:
 		return fmt.Errorf("%w: %s, after a wait of %v: %w", ErrNoStream, detail, w.waited.Round(time.Millisecond), w.cause)
 	}

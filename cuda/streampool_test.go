@@ -123,7 +123,8 @@ func TestTheEndOfAWaitSaysThatAllStreamsWereLeased(t *testing.T) {
 		switch {
 		case err == nil:
 			must(t, late.Release())
-		case !errors.Is(err, cuda.ErrNoStream) || strings.Contains(err.Error(), "0 of 1") && !strings.Contains(err.Error(), "all 1 were leased"):
+		case !errors.Is(err, cuda.ErrNoStream),
+			strings.Contains(err.Error(), "0 of 1") && !strings.Contains(err.Error(), "all 1 were leased"):
 			t.Fatalf("all streams were leased, and the error says: %v", err)
 		default:
 			told++

@@ -131,7 +131,8 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 
 // enter is the context in which an allocation or a free goes on, with the span that it gets or, for what cannot be served at
 // once, with the root that the sampler declines.
-func (r *Resource) enter(ctx context.Context, name SpanName) (below context.Context, span trace.Span, late path.Contexts, as admission) {
+func (r *Resource) enter(ctx context.Context, name SpanName) (below context.Context, span trace.Span,
+	late path.Contexts, as admission) {
 	below, as = r.tracing.admit(ctx, LevelOperations, nil)
 	switch {
 	case as.starts():

@@ -262,10 +262,12 @@ func (r row) accuses(name string, words ...string) {
 // declares the live block that begins at its end.
 func TestAStalePointerIsAboutTheFreedBlock(t *testing.T) {
 	for name, stale := range map[string]func(r row){
-		"a fill of it":                         func(r row) { must(r, r.d.MemsetAsync(r.left, 1, 64, r.s)) },
-		"a fill of all of it":                  func(r row) { must(r, r.d.MemsetAsync(r.left, 1, rowBytes, r.s)) },
-		"a fill of its middle":                 func(r row) { must(r, r.d.MemsetAsync(r.left+512, 1, 512, r.s)) },
-		"a download of all of it":              func(r row) { must(r, r.d.CopyToHostAsync(make([]byte, rowBytes), r.left, r.s)) },
+		"a fill of it":         func(r row) { must(r, r.d.MemsetAsync(r.left, 1, 64, r.s)) },
+		"a fill of all of it":  func(r row) { must(r, r.d.MemsetAsync(r.left, 1, rowBytes, r.s)) },
+		"a fill of its middle": func(r row) { must(r, r.d.MemsetAsync(r.left+512, 1, 512, r.s)) },
+		"a download of all of it": func(r row) {
+			must(r, r.d.CopyToHostAsync(make([]byte, rowBytes), r.left, r.s))
+		},
 		"a kernel":                             func(r row) { r.launch("write", r.left, 64, r.s) },
 		"a kernel over all of it":              func(r row) { r.launch("write", r.left, rowBytes, r.s) },
 		"a kernel in its middle":               func(r row) { r.launch("write", r.left+512, 64, r.s) },
@@ -278,7 +280,8 @@ func TestAStalePointerIsAboutTheFreedBlock(t *testing.T) {
 				r := newRow(t, d, true)
 				if declares {
 					d.BlockIsOwned(r.block, r.block, rowBytes)
-					d.LaunchBegins(r.s, core.UseRecord{LaunchID: 1, Launch: "declares"}, []driver.Declared{{Ptr: r.block, Bytes: rowBytes, Access: core.ReadWrite}})
+					d.LaunchBegins(r.s, core.UseRecord{LaunchID: 1, Launch: "declares"},
+						[]driver.Declared{{Ptr: r.block, Bytes: rowBytes, Access: core.ReadWrite}})
 				}
 				stale(r)
 				if declares {
@@ -287,7 +290,8 @@ func TestAStalePointerIsAboutTheFreedBlock(t *testing.T) {
 				must(t, d.Synchronize())
 				found := d.Findings()
 				if len(found) != 1 || found[0].Kind != UseAfterFree || found[0].BlockPtr != r.left && found[0].BlockPtr != r.last {
-					t.Errorf("%s (declares the live block: %t): found %v, want a use of a freed block, %#x or %#x", name, declares, found, r.left, r.last)
+					t.Errorf("%s (declares the live block: %t): found %v, want a use of a freed block, %#x or %#x",
+						name, declares, found, r.left, r.last)
 				}
 			})
 		}

@@ -31,7 +31,7 @@ func (s share) ordinary() *path.Ordinary {
 		},
 		Retire: func(o *path.Step) bool {
 			c := of(o)
-			return c.off || r.seals.count.Load() == 0 && r.ledger.Keep(c.shard, o.Record, o.ID)
+			return c.off || r.seals.count.Load() == 0 && r.ledger.Keep(c.shard, o.Record, o.ID.Generation)
 		},
 		Allocated: func(o *path.Step) {
 			if c := of(o); c.off {

@@ -108,7 +108,8 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 		}
 	}
 	var total proof.Total
-	kept := program.Bounds{Streams: 2, Blocks: 12, Ops: 20, Kinds: everyKind, Sizes: proof.PoolSizes[:1]} // streams keep blocks
+	// kept are programs in which streams keep blocks.
+	kept := program.Bounds{Streams: 2, Blocks: 12, Ops: 20, Kinds: everyKind, Sizes: proof.PoolSizes[:1]}
 	for i := range programs {
 		p := program.Draw([]program.Bounds{b, kept}[i%5/4], rng.IntN)
 		s := proof.DrawSchedule(p, 1+rng.IntN(3), rng.IntN)

@@ -13,8 +13,8 @@ import (
 type Step struct {
 	Lane   *Lane
 	Record *Record
-	// Request is what is asked of an allocation: only its sizes, its tag, its stream and its span
-	// can be set.
+	// Request is what is asked of an allocation: only its sizes, tag, stream, span and account can
+	// be set.
 	Request core.Request
 	// ID is the block to be freed.
 	ID core.BlockID
@@ -31,8 +31,11 @@ type Step struct {
 }
 
 // Then has a function called with the block when the lane is not locked any more, before the caller
-// gets it and after those that were given earlier.
+// gets it and after those that were given earlier. nil is none.
 func (s *Step) Then(f func(core.Block)) {
+	if f == nil {
+		return
+	}
 	if first := s.then; first != nil {
 		s.then = func(b core.Block) {
 			first(b)
@@ -101,18 +104,17 @@ type ordinaries struct {
 // ordinary is what a lane knows of its ordinary operations. The lane's lock guards it.
 type ordinary struct {
 	step Step
-	// owes is set from when the backend keeps the first block until the lane is settled. It has the
-	// shares of the layers that kept it.
-	owes *ordinaries
-	// by are those for which the rest is true.
-	by    *ordinaries
+	// by are the layers' shares for which the rest is true.
+	by *ordinaries
+	// owes is set from when the backend keeps the first block until the lane is settled.
+	owes  bool
 	epoch uint32
 	// until is how many bytes more may be allocated before a layer looks, passed how many were
 	// since the last look.
 	until, passed int64
 	// changed: an operation that was not ordinary has changed what the layers expect.
 	changed bool
-	// refused counts operations since the layers had to see each.
+	// refused counts down the operations until layers that had to see each are asked again.
 	refused uint8
 }
 
@@ -164,30 +166,25 @@ func (l *Lane) LockToKeep() { l.mu.Lock() }
 // SettleNow settles the lane for an operation that holds its lock and lacks what kept blocks have.
 // It reports whether there was anything to settle.
 func (l *Lane) SettleNow() bool {
-	if l.ordinary.owes == nil {
+	o := &l.ordinary
+	if !o.owes {
 		return false
 	}
-	l.settle()
+	l.pass()
+	o.by.top.lanes.shares.keeping.Settle(l)
+	o.owes = false
 	return true
 }
 
 // Owe has the lane, which is locked and in which the backend keeps a block, settled by the next
 // Lock.
-func (l *Lane) Owe() { l.ordinary.owes = l.ordinary.by }
+func (l *Lane) Owe() { l.ordinary.owes = true }
 
 // LetGo tells the layers that a block is kept no more and is free. Its lane is locked.
 func (l *Lane) LetGo(rec *Record) {
 	for _, letGo := range l.ordinary.by.letGo {
 		letGo(rec)
 	}
-}
-
-// settle brings all that the lane's lock guards up to date. The lane is locked.
-func (l *Lane) settle() {
-	o := &l.ordinary
-	l.pass()
-	o.owes.top.lanes.shares.keeping.Settle(l)
-	o.owes = nil
 }
 
 // pass tells the layers how many bytes were allocated without them.
@@ -232,9 +229,7 @@ func (p *Path) expects(l *Lane, bytes int64) *ordinaries {
 		}
 	}
 	if o.by != all {
-		if o.owes != nil {
-			l.settle()
-		}
+		l.SettleNow()
 		o.by = all
 	}
 	l.pass()
@@ -255,11 +250,11 @@ func (p *Path) expects(l *Lane, bytes int64) *ordinaries {
 // the lane if so.
 func (p *Path) allocateOrdinary(l *Lane, began monotime.Instant, req *core.Request, b *core.Block) bool {
 	o := &l.ordinary
-	if o.owes == nil || !o.step.asks(req) {
+	if !o.owes || !o.step.asks(req) {
 		return false
 	}
 	all := p.expects(l, int64(req.Bytes))
-	if all == nil || o.owes == nil {
+	if all == nil || !o.owes {
 		return false
 	}
 	for _, leavesAlone := range all.leavesAlone {
@@ -268,8 +263,10 @@ func (p *Path) allocateOrdinary(l *Lane, began monotime.Instant, req *core.Reque
 		}
 	}
 	s := &o.step
-	s.Lane, s.Began = l, began
-	if !p.lanes.shares.keeping.Revive(s) {
+	s.Lane, s.Began, s.Request.Account = l, began, req.Account
+	revived := p.lanes.shares.keeping.Revive(s)
+	s.Request.Account = nil // the lane lives longer than the job
+	if !revived {
 		return false
 	}
 	o.until -= int64(req.Bytes)
@@ -284,7 +281,7 @@ func (p *Path) allocateOrdinary(l *Lane, began monotime.Instant, req *core.Reque
 
 // asks makes the step's request what a caller asks for, if that may be ordinary.
 func (s *Step) asks(req *core.Request) bool {
-	if req.Isolated || req.Withheld || req.Claim != 0 || req.Account != nil || req.Before != 0 ||
+	if req.Isolated || req.Withheld || req.Claim != 0 || req.Before != 0 ||
 		req.Bytes > math.MaxInt64 {
 		return false
 	}
@@ -292,7 +289,8 @@ func (s *Step) asks(req *core.Request) bool {
 	if r.Tag != req.Tag || r.Tag == "" { // else it is known to be a tag as it should be
 		r.Tag = req.Tag.OrUntagged()
 	}
-	r.Bytes, r.Requested, r.Align, r.Stream, r.Span = req.Bytes, req.Requested, req.Align, req.Stream, req.Span
+	r.Bytes, r.Requested, r.Align = req.Bytes, req.Requested, req.Align
+	r.Stream, r.Span = req.Stream, req.Span
 	if r.Requested == 0 {
 		r.Requested = r.Bytes
 	}

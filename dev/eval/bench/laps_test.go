@@ -92,7 +92,8 @@ func (d *lapped) MemMap(ptr, bytes uint64, h driver.MemHandle) error {
 }
 
 func (d *lapped) MemAccess(ptr, bytes uint64) error {
-	return d.alone(&d.access, d.price.access, d.handles(ptr, bytes), func() error { return d.Driver.MemAccess(ptr, bytes) })
+	return d.alone(&d.access, d.price.access, d.handles(ptr, bytes),
+		func() error { return d.Driver.MemAccess(ptr, bytes) })
 }
 
 func (d *lapped) MemUnmap(ptr, bytes uint64) error {

@@ -40,12 +40,16 @@ var functions = map[string][]string{
 	"cuda/reap.go":      {"tracker.lookAtMark"},
 	"cuda/tracker.go":   {"tracker.allocateLocked: s.Open() > 0", "tracker.allocateLocked: _ = s.Flush()"},
 	"cuda/uses.go":      {"tracker.announceOnBlocks: holder != nil", "tracker.announceOnBlocks: p.NotAnnounced(len(in.Uses) - i)", "tracker.AbortUse: l.point.Withdraw()", "tracker.RecordUse: p != nil"},
-	"cuda/arena.go":     {"arena.giveLocked: l.newest = s.Behind()", "arena.giveLocked: l.fit.Mark(s.Behind())", "arena.covered", "arena.completed"},
+	"cuda/arena.go": {
+		"arena.giveBehind: l.newest = max(l.newest, mark)", "arena.giveLocked: l.fit.Mark(s.Behind())", "arena.covered", "arena.completed",
+	},
 	"cuda/kept.go": {
-		"keeping.revive: s.Open() > 0", "keeping.isOrdinary: !b.history.HasOpen()", "keeping.isOrdinary: b.history.UsedOnlyOn(&s.Stream)", "keeping.Keep: b.history.ReleaseOn(&s.Stream)",
+		"keeping.revive: s.Open() > 0",
 	},
 	"cuda/serve.go": {
-		"tracker.takeAtHand: s.Open() > 0", "tracker.giveAtHand: b.history.HasOpen()", "tracker.giveAtHand: !b.history.UsedOnlyOn(&s.Stream)", "tracker.giveAtHand: b.history.ReleaseOn(&s.Stream)",
+		"tracker.takeAtHand: s.Open() > 0", "tracker.isAlone: !b.history.HasOpen()",
+		"tracker.isAlone: b.history.UsedOnlyOn(&s.Stream)",
+		"stream.retire: b.history.ReleaseOn(&s.Stream)",
 	},
 }
 

@@ -96,10 +96,11 @@ var textuals = []textual{
 	},
 	{
 		"cuda/kept.go", "keeping.revive", "a block that was kept is ready at once",
-		"b.history.Begin(ready, step.Request.Span)", "if b.history.Begin(ready, step.Request.Span); mutated() {\n b.history.Release()\n }",
+		"b.history.Begin(ready, step.Request.Span)",
+		"if b.history.Begin(ready, step.Request.Span); mutated() {\n b.history.Release()\n }",
 	},
 	{
-		"cuda/arena.go", "arena.giveKept", "a block that was kept is free behind nothing",
+		"cuda/arena.go", "arena.giveBehind", "a block is free behind nothing",
 		"l.fit.Give(ptr, mark)", "l.fit.Give(ptr, func() uint64 {\n if mutated() {\n return 0\n }\n return mark\n }())",
 	},
 	{

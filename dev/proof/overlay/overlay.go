@@ -92,8 +92,14 @@ var watched = []Edit{
 	{"cuda/serve.go", "\t\ts.arena.giveLocked(s, b.core.ID.Ptr", "\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\ts.arena.giveLocked(s, b.core.ID.Ptr"},
 	{"cuda/serve.go", "import (", "import (\n\tsync \"" + interleave + "\""},
 	{"cuda/kept.go", "import (", "import (\n\tsync \"" + interleave + "\""},
-	{"cuda/kept.go", "\t\tr.keep(s, b)\n\t} else {", "\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\tr.keep(s, b)\n\t} else {"},
-	{"cuda/kept.go", "\ts.calls.allocated++", "\tsync.Took(uint64(s.Handle()), b.core.ID.Ptr, b.core.Bytes)\n\ts.calls.allocated++"},
+	{
+		"cuda/kept.go", "\t\tr.keep(s, b)\n\t} else {",
+		"\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\tr.keep(s, b)\n\t} else {",
+	},
+	{
+		"cuda/kept.go", "\ts.calls.allocated++",
+		"\tsync.Took(uint64(s.Handle()), b.core.ID.Ptr, b.core.Bytes)\n\ts.calls.allocated++",
+	},
 	{"cuda/serve.go", "\ts.calls.allocated++", "\tsync.Took(uint64(s.Handle()), ptr, req.Bytes)\n\ts.calls.allocated++"},
 }
 

@@ -201,6 +201,7 @@ func (h *hammer) account(gate *pathtest.Gate) {
 		h.t.Errorf("drift %d, %v, %v", drift.Bytes, drift.Known, err)
 	}
 	if h.guard.GuardStats().Known != 0 || gate.Ordinary.Allocations.Load() == 0 || gate.Declined.Frees.Load() == 0 {
-		h.t.Errorf("guard %+v; %d ordinary allocations, %d frees declined", h.guard.GuardStats(), gate.Ordinary.Allocations.Load(), gate.Declined.Frees.Load())
+		h.t.Errorf("guard %+v; %d ordinary allocations, %d frees declined", h.guard.GuardStats(),
+			gate.Ordinary.Allocations.Load(), gate.Declined.Frees.Load())
 	}
 }

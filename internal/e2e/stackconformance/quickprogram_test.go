@@ -196,7 +196,8 @@ func (p *player) pairs() {
 	p.waitForDevice() // where it lags, the frees that wait; then the stream keeps blocks, and addresses depend on that
 	for range 8 {
 		p.catchUp()
-		b, err := p.Runtime.Allocate(context.Background(), core.Request{Bytes: sizes[p.rng.IntN(2)], Stream: stream, Tag: "a"})
+		b, err := p.Runtime.Allocate(context.Background(),
+			core.Request{Bytes: sizes[p.rng.IntN(2)], Stream: stream, Tag: "a"})
 		if err != nil {
 			p.note("pair: %s", because(err))
 			continue

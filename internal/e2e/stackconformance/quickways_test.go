@@ -48,7 +48,8 @@ func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
 					t.Errorf("%s stream: of %d pairs, %d allocations and %d frees were prepared, at most %d may", name, pairs, allocations, frees, most)
 				}
 				if least := uint64(pairs * 9 / 10); ordinary < least {
-					t.Errorf("%s stream: of %d pairs, %d allocations were ordinary, at least %d should be", name, pairs, ordinary, least)
+					t.Errorf("%s stream: of %d pairs, %d allocations were ordinary, at least %d should be",
+						name, pairs, ordinary, least)
 				}
 				if got := gate.AtOnce.Allocations.Load() - quickly + allocations; got != uint64(pairs) {
 					t.Errorf("%s stream: %d allocations reached the backend, %d were made", name, got, pairs)

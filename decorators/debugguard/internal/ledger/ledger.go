@@ -137,16 +137,15 @@ func (l *Ledger) CloseIn(s *Shard, rec *Record, id core.BlockID) { l.closeLocked
 
 // Keep closes a block in the shard of a lane, which is locked, and leaves its record in the books
 // for the next block there. It reports false, and does nothing, if the block is guarded, has
-// stacks, was retired, or is locked, or if the address does not lie in it.
-func (l *Ledger) Keep(s *Shard, of *path.Record, id core.BlockID) bool {
+// stacks, was retired, or is locked.
+func (l *Ledger) Keep(s *Shard, of *path.Record, g core.Generation) bool {
 	p := l.part.Of(of)
 	if p == nil || p.guarded.Load() != nil {
 		return false
 	}
 	rec := &p.own
-	live := wordOf(id.Generation, core.Live)
-	if rec.word.Load() != live || rec.shard != s.number || rec.Stacked || !rec.Contains(id.Ptr) ||
-		!rec.word.CompareAndSwap(live, 0) {
+	live := wordOf(g, core.Live)
+	if rec.shard != s.number || rec.Stacked || !rec.word.CompareAndSwap(live, 0) {
 		return false
 	}
 	rec.kept = true
